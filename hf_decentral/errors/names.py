@@ -1,0 +1,29 @@
+"""Errors about names and numbers that a user typed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from hf_decentral.errors.base import SettingsError, sentence
+
+
+def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsError:
+    """A name that is in no table; the nearest known one is offered.
+
+    Args:
+        kind: what the name should have named, for example ``"topology"``.
+        given: what was typed.
+        known: the names that exist.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else "choose one of them"
+    return SettingsError(
+        sentence(f"unknown {kind} {given!r}", f"known are {', '.join(names)}", advice).replace("?.", "?")
+    )
+
+
+def out_of_range(name: str, given: object, expected: str, advice: str) -> SettingsError:
+    """A number that no run can use; ``expected`` says which it could be."""
+    return SettingsError(sentence(f"{name} is {given!r}", f"expected {expected}", advice))

@@ -1,0 +1,118 @@
+"""One exchange as a value: who hears whom, with which weight.
+
+A :class:`Round` knows nothing of processes. Row ``i`` of its matrix holds the weights with which worker
+``i`` sums what it receives, its own parameters included: ``x_i <- sum_j w_ij x_j``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+Row = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Weights of one exchange among ``W`` workers.
+
+    Attributes:
+        rows: for each receiving worker its ``(sender, weight)`` pairs, senders ascending, own weight
+            included when it is not zero. Every row sums to one.
+    """
+
+    rows: tuple[Row, ...]
+
+    @staticmethod
+    def identity(workers: int) -> Round:
+        """Nobody talks: every worker keeps its own parameters."""
+        return Round(tuple(((i, 1.0),) for i in range(workers)))
+
+    @staticmethod
+    def average(groups: Iterable[Sequence[int]], workers: int) -> Round:
+        """Each group takes its exact mean; workers in no group keep their own parameters."""
+        rows: list[Row] = [((i, 1.0),) for i in range(workers)]
+        for group in groups:
+            row = tuple((j, 1.0 / len(group)) for j in sorted(group))
+            for i in group:
+                rows[i] = row  # one shared object: a complete round of 1,000 workers stays small
+        return Round(tuple(rows))
+
+    @staticmethod
+    def from_matrix(weights: Tensor) -> Round:
+        """The round of a ``[W, W]`` matrix; entries that are exactly zero are no connection."""
+        return Round(
+            tuple(tuple((j, float(w)) for j, w in enumerate(row) if w != 0.0) for row in weights.tolist())
+        )
+
+    @property
+    def workers(self) -> int:
+        """Number of workers, ``W``."""
+        return len(self.rows)
+
+    @cached_property
+    def idle(self) -> bool:
+        """True when no number would travel."""
+        return all(len(row) == 1 and row[0][0] == i for i, row in enumerate(self.rows))
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...] | None:
+        """The groups of two and more workers whose mean this round takes, or None if it is no such mean."""
+        members: dict[Row, list[int]] = {}
+        for i, row in enumerate(self.rows):
+            members.setdefault(row, []).append(i)
+        found = []
+        for row, group in members.items():
+            if [j for j, _ in row] != group or any(w != row[0][1] for _, w in row):
+                return None
+            if len(group) > 1:
+                found.append(tuple(group))
+        return tuple(found)
+
+    def senders(self, worker: int) -> tuple[int, ...]:
+        """Whom ``worker`` hears, itself excepted, ascending."""
+        return tuple(j for j, _ in self.rows[worker] if j != worker)
+
+    @cached_property
+    def _receivers(self) -> tuple[tuple[int, ...], ...]:
+        heard_by: list[list[int]] = [[] for _ in self.rows]
+        for i, row in enumerate(self.rows):
+            for j, _ in row:
+                if i != j:
+                    heard_by[j].append(i)
+        return tuple(map(tuple, heard_by))
+
+    def receivers(self, worker: int) -> tuple[int, ...]:
+        """Who hears ``worker``, itself excepted, ascending."""
+        return self._receivers[worker]
+
+    def matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        """The weights as a dense ``[W, W]`` tensor; row ``i`` is what worker ``i`` receives."""
+        dense = torch.zeros(self.workers, self.workers, dtype=dtype)
+        for i, row in enumerate(self.rows):
+            for j, weight in row:
+                dense[i, j] = weight
+        return dense
+
+    def without(self, dead: Iterable[int]) -> Round:
+        """The same round when some workers no longer take part.
+
+        A lost weight goes back to the receiver itself. That keeps the weights of a symmetric round doubly
+        stochastic, so that the mean of the living is kept; scaling the rest of a row up would not.
+        """
+        gone = frozenset(dead)
+        rows: list[Row] = []
+        for i, row in enumerate(self.rows):
+            if i in gone:
+                rows.append(((i, 1.0),))
+                continue
+            kept = {j: w for j, w in row if j not in gone}
+            lost = sum(w for j, w in row if j in gone)
+            if lost:
+                kept[i] = kept.get(i, 0.0) + lost
+            rows.append(tuple(sorted(kept.items())))
+        return Round(tuple(rows))

@@ -1,0 +1,41 @@
+"""A topology is a function from the number of a step to the round of that step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hf_decentral.rounds import Round
+
+Hosts = Sequence[int] | None
+"""The host of each worker as a plain number; None stands for one worker a host."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Who averages with whom, step by step. A pure value: no process is needed to make or draw one.
+
+    Attributes:
+        name: the name under which it stands in the table.
+        workers: number of workers, ``W``.
+        period: the rounds repeat after so many steps; None if they never do.
+        at: the round of a step, 0, 1, 2, ...
+    """
+
+    name: str
+    workers: int
+    period: int | None
+    at: Callable[[int], Round] = field(repr=False, compare=False)
+
+    def __call__(self, step: int) -> Round:
+        return self.at(step)
+
+    @staticmethod
+    def cycle(name: str, rounds: Sequence[Round]) -> Topology:
+        """The topology that repeats the given rounds for ever."""
+        kept = tuple(rounds)
+        return Topology(name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)])
+
+    def rounds(self, count: int | None = None) -> tuple[Round, ...]:
+        """The first ``count`` rounds; by default one period, or 64 rounds where there is none."""
+        return tuple(self.at(step) for step in range(count or self.period or 64))
