@@ -1,0 +1,77 @@
+"""Who was lost first.
+
+When a worker dies, its partners see a broken connection, end with an error, and by that break the
+connections of their own partners. Each worker that fails therefore leaves a note in the store of the run, and
+reads the others' notes before it names the lost one: a worker that left a note is a witness, not the cause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch.distributed as dist
+
+from hf_decentral.errors import PeerLost
+from hf_decentral.errors.peers import peer_ended, peer_lost
+
+_PATIENCE_SECONDS = 3.0
+_WITNESS, _ENDED = "witness", "ended"
+
+
+class Notes:
+    """Short notes of the workers of one group, in the store that the launcher keeps."""
+
+    def __init__(self, me: int, name: str) -> None:
+        self._me = me
+        store = dist.distributed_c10d._get_default_store()
+        self._store = dist.PrefixStore(f"hf_decentral/{name}", store)
+
+    def ended(self, step: int) -> None:
+        """This worker ends of its own will."""
+        self._leave(_ENDED, str(step))
+
+    def explain(
+        self, suspects: Sequence[int], round: int, waited_seconds: float, deadline_seconds: float, cause: str
+    ) -> PeerLost:
+        """The error to raise when ``suspects`` did not answer."""
+        self._leave(_WITNESS, ",".join(map(str, suspects)))
+        lost = self._follow(list(suspects))
+        for worker in lost:
+            steps = self._read(_ENDED, worker)
+            if steps is not None:
+                return peer_ended([worker], int(steps), self._me, round)
+        return peer_lost(lost, self._me, round, waited_seconds, deadline_seconds, cause)
+
+    def _follow(self, suspects: list[int]) -> list[int]:
+        """Replace witnesses among the suspects by those whom they suspect, until nothing changes."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            seen, lost = {self._me}, []
+            queue = list(suspects)
+            while queue:
+                worker = queue.pop(0)
+                if worker in seen:
+                    continue
+                seen.add(worker)
+                testimony = self._read(_WITNESS, worker)
+                if testimony is None:
+                    lost.append(worker)
+                else:
+                    queue += [int(w) for w in testimony.split(",") if w]
+            if len(lost) == 1 and len(suspects) > 1 or time.monotonic() > until:
+                return sorted(lost) or sorted(suspects)
+            time.sleep(0.1)
+
+    def _leave(self, kind: str, text: str) -> None:
+        try:
+            self._store.set(f"{kind}/{self._me}", text)
+        except RuntimeError:
+            pass  # the store died with its host; what we know ourselves must do
+
+    def _read(self, kind: str, worker: int) -> str | None:
+        key = f"{kind}/{worker}"
+        try:
+            return self._store.get(key).decode() if self._store.check([key]) else None
+        except RuntimeError:
+            return None
