@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport.combine import HALF, Combiner
 from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter
@@ -141,6 +140,3 @@ class Processes:
 
     def _others(self) -> tuple[int, ...]:
         return tuple(j for j in range(self.workers) if j != self.local[0])
-
-
-__all__ = ["Processes", "Round"]

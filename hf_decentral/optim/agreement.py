@@ -1,0 +1,64 @@
+"""Workers agree before they exchange anything: found out together, told on every worker, before it could hang."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from hf_decentral.errors.peers import other_worker_failed, workers_disagree
+from hf_decentral.optim.bucket import Name, signature
+from hf_decentral.transport import Transport
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What one worker comes with.
+
+    Attributes:
+        settings: name and value of everything that must be equal, in the order in which it is compared.
+        problem: the local error that keeps this worker from beginning.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    problem: str | None = None
+
+
+def describe(params: Sequence[Tensor], name: Name) -> tuple[tuple[str, str], ...]:
+    """The parameters as settings, one for each, so that the message names the one that differs."""
+    rows = [("the number of trainable parameters", str(len(params)))]
+    for p, (shape, dtype, stride) in zip(params, signature(params), strict=True):
+        rows.append((f"the shape of {name(p)}", f"{list(shape)} of {dtype} with strides {list(stride)}"))
+    return tuple(rows)
+
+
+def agree(transport: Transport, mine: Proposal, error: Exception | None = None) -> None:
+    """Compare the proposals of all workers. Collective.
+
+    Raises:
+        MismatchError: the workers disagree, or another one has a problem.
+        Exception: ``error``, where this worker has one itself.
+    """
+    proposals: list[Proposal] = transport.gather(mine)
+    if error is not None:
+        raise error
+    problems = {k: p.problem for k, p in enumerate(proposals) if p.problem is not None}
+    if problems:
+        raise other_worker_failed(problems)
+    _compare([p.settings for p in proposals])
+
+
+def _compare(settings: list[tuple[tuple[str, str], ...]]) -> None:
+    first_difference: Any = next((rows for rows in zip(*settings, strict=False) if len(set(rows)) > 1), None)
+    if first_difference is None:
+        return
+    (subject, majority), _ = Counter(first_difference).most_common(1)[0]
+    others = {
+        k: value if what == subject else f"{what}: {value}"
+        for k, (what, value) in enumerate(first_difference)
+        if (what, value) != (subject, majority)
+    }
+    raise workers_disagree(subject, majority, others)

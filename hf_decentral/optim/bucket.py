@@ -1,0 +1,161 @@
+"""Parameters as views of flat buckets: the bucket is the send buffer, so that sending needs no copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from hf_decentral.errors.parameters import overlapping_parameters, unsupported_parameter, wrong_stack
+
+_ALIGN_BYTES = 64  # a cache line, and the widest vector register
+
+Name = Callable[[Tensor], str]
+"""How a parameter is called in messages."""
+
+
+def signature(params: Sequence[Tensor]) -> list[tuple[tuple[int, ...], str, tuple[int, ...]]]:
+    """Shape, dtype and strides of each parameter: what workers must agree on to exchange them."""
+    return [(tuple(p.shape), str(p.dtype), p.stride() if _dense(p) else ()) for p in params]
+
+
+def check(params: Sequence[Tensor], stack: int, name: Name) -> None:
+    """See that every parameter can live in a bucket.
+
+    Args:
+        params: the parameters.
+        stack: length of their leading axis of workers; 0 where a process holds one worker.
+        name: how to call them in a message.
+
+    Raises:
+        ParameterError: a parameter that cannot.
+    """
+    for p in params:
+        if torch.nn.parameter.is_lazy(p) or p.device.type == "meta":
+            advice = "run one forward pass, or load the weights, before decentralize()"
+            raise unsupported_parameter(name(p), "not initialized yet", advice)
+        if p.layout != torch.strided or type(p.data) is not Tensor:
+            kind = str(p.layout) if p.layout != torch.strided else f"a {type(p.data).__name__}"
+            raise unsupported_parameter(name(p), kind, "decentralize plain, unsharded parameters only")
+        if stack and (p.dim() == 0 or p.shape[0] != stack):
+            raise wrong_stack(name(p), tuple(p.shape), stack)
+    _no_partial_overlap(params, name)
+
+
+def _no_partial_overlap(params: Sequence[Tensor], name: Name) -> None:
+    spans: dict[tuple[int, int], Tensor] = {}
+    for p in params:
+        if p.numel():
+            spans.setdefault((p.data_ptr(), p.data_ptr() + _extent(p)), p)
+    ordered = sorted(spans)
+    for before, after in zip(ordered, ordered[1:], strict=False):
+        if after[0] < before[1]:
+            raise overlapping_parameters(name(spans[before]), name(spans[after]))
+
+
+def _extent(p: Tensor) -> int:
+    """Bytes from the first to the end of the last element."""
+    last = sum((n - 1) * stride for n, stride in zip(p.shape, p.stride(), strict=True))
+    return (last + 1) * p.element_size()
+
+
+def _dense(p: Tensor) -> bool:
+    """True where the elements fill a span of memory without gaps, in whatever order of axes."""
+    expected = 1
+    for stride, n in sorted((s, n) for s, n in zip(p.stride(), p.shape, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+@dataclass
+class _Slot:
+    """The place of one parameter (or of several tied ones) in a bucket."""
+
+    params: list[Tensor]
+    view: Tensor
+    pointer: int
+    versions: list[int] = field(default_factory=list)
+
+
+class Buckets:
+    """The parameters of this process in one ``[W, P]`` tensor for each device and dtype.
+
+    Args:
+        params: the parameters; their ``.data`` become views.
+        stack: length of their leading axis of workers; 0 where a process holds one worker.
+    """
+
+    def __init__(self, params: Sequence[Tensor], stack: int) -> None:
+        self.params = list(params)
+        self._stack = stack
+        self._slots: list[_Slot] = []
+        self.flats: list[Tensor] = []
+        kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        for p in self.params:
+            kinds.setdefault((p.device, p.dtype), []).append(p)
+        for kind in kinds.values():
+            self.flats.append(self._fill(kind))
+
+    def _fill(self, params: list[Tensor]) -> Tensor:
+        """One bucket; returns its flat tensor."""
+        tied: dict[tuple[int, ...], list[Tensor]] = {}
+        for k, p in enumerate(params):
+            tied.setdefault((p.data_ptr(), *p.shape, *p.stride()) if p.numel() else (-1, k), []).append(p)
+        align = max(1, _ALIGN_BYTES // params[0].element_size())
+        rows, offsets, total = self._stack or 1, [], 0
+        for same in tied.values():
+            offsets.append(total)
+            total += -(-(same[0].numel() // rows) // align) * align
+        flat = params[0].detach().new_zeros(rows, total)
+        for same, offset in zip(tied.values(), offsets, strict=True):
+            view = self._view(flat, same[0], offset)
+            view.copy_(same[0].detach())
+            for p in same:
+                p.data = view
+            self._slots.append(_Slot(same, view, view.data_ptr()))
+        return flat
+
+    def _view(self, flat: Tensor, p: Tensor, offset: int) -> Tensor:
+        """The part of a bucket that stands for a parameter, in the parameter's own memory format."""
+        if self._stack:
+            inner = p.new_empty(p.shape[1:], device="meta").stride()
+            return flat.as_strided(p.shape, (flat.shape[1], *inner), offset)
+        stride = p.stride() if _dense(p) else p.new_empty(p.shape, device="meta").stride()
+        return flat.as_strided(p.shape, stride, offset)
+
+    def fits(self, params: Sequence[Tensor]) -> bool:
+        """True while the same parameters with the same shapes and dtypes are to be exchanged."""
+        if len(params) != len(self.params) or any(a is not b for a, b in zip(params, self.params, strict=True)):
+            return False
+        return all(
+            p.shape == slot.view.shape and p.dtype == slot.view.dtype and p.device == slot.view.device
+            for slot in self._slots
+            for p in slot.params
+        )
+
+    def adopt(self) -> None:
+        """Take back parameters whose storage somebody replaced: their values move into the bucket."""
+        for slot in self._slots:
+            for p in slot.params:
+                if p.data_ptr() != slot.pointer:
+                    slot.view.copy_(p.detach())
+                    for tied in slot.params:
+                        tied.data = slot.view
+                    break
+
+    def mark(self) -> None:
+        """Remember how often each parameter was written to until now."""
+        for slot in self._slots:
+            slot.versions = [p._version for p in slot.params]
+
+    def written(self) -> Tensor | None:
+        """A parameter that was written to, or replaced, since :meth:`mark`."""
+        for slot in self._slots:
+            for p, version in zip(slot.params, slot.versions, strict=True):
+                if p._version != version or p.data_ptr() != slot.pointer:
+                    return p
+        return None

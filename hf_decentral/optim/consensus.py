@@ -1,0 +1,72 @@
+"""The mean over all workers: how far they are from it, and a model that holds it for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hf_decentral.transport import Transport
+
+
+class Owner(Protocol):
+    """Who exchanges a part of the model's parameters."""
+
+    transport: Transport
+
+    def flats(self) -> list[Tensor]:
+        """The buckets ``[W, P]``, with nothing on the wire."""
+
+    def away(self) -> AbstractContextManager[None]:
+        """While the parameters are not the worker's own, no step may be taken."""
+
+
+def distance(flats: Sequence[Tensor], transport: Transport) -> float:
+    """``sqrt(mean_i ||x_i - mean||^2)`` over the workers. Collective.
+
+    Args:
+        flats: the buckets of this process, ``[W, P]`` each.
+        transport: how to reach the others.
+    """
+    total = 0.0
+    for flat in flats:
+        own = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
+        mean = transport.average_(own.clone())
+        total += float((mean.sub_(own).abs().square().sum(1, dtype=torch.float64)).mean())
+    squared = torch.full((len(transport.local), 1), total, dtype=torch.float64, device=flats[0].device)
+    return float(transport.average_(squared)[0].sqrt())
+
+
+@contextmanager
+def swapped(owners: Sequence[Owner], model: nn.Module) -> Iterator[None]:
+    """Put the mean in the place of the workers' parameters and floating-point buffers, and take it out again."""
+    transport = owners[0].transport
+    with ExitStack() as stack:
+        for owner in owners:
+            stack.enter_context(owner.away())
+            for flat in owner.flats():
+                stack.enter_context(_mean_in_place(flat, owner.transport))
+        for buffer in float_buffers(model) if len(transport.local) == 1 else ():
+            stack.enter_context(_mean_in_place(buffer.unsqueeze(0), transport))
+        yield
+
+
+@contextmanager
+def _mean_in_place(x: Tensor, transport: Transport) -> Iterator[None]:
+    with torch.no_grad():
+        own = x.clone()
+        try:
+            mean = own.clone(memory_format=torch.contiguous_format)
+            x.copy_(transport.average_(mean))
+            del mean
+            yield
+        finally:
+            x.copy_(own)
+
+
+def float_buffers(model: nn.Module) -> list[Tensor]:
+    """The floating-point buffers of a model, looked up by name (a module may put new tensors in their place)."""
+    return [b for b in model.buffers() if b.is_floating_point() or b.is_complex()]

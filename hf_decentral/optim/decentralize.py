@@ -1,0 +1,210 @@
+"""The one call that makes any torch optimizer gossip."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hf_decentral import averaging as methods
+from hf_decentral import topology as topologies
+from hf_decentral.errors import DecentralizedError, out_of_range, unknown_name
+from hf_decentral.errors.parameters import already_gossiping, model_needed, not_an_optimizer, not_gossiping
+from hf_decentral.errors.peers import not_initialized
+from hf_decentral.optim.agreement import Proposal, agree, describe
+from hf_decentral.optim.bucket import check
+from hf_decentral.optim.gossip import Gossip, Order, Plan, alive
+from hf_decentral.optim.hooks import Hooks
+from hf_decentral.topology.base import Hosts, Topology
+from hf_decentral.transport import Memory, Processes, Transport, find_hosts
+
+logger = logging.getLogger(__name__)
+Opt = TypeVar("Opt", bound=Optimizer)
+_HANDLE = "_hf_decentral_gossip"
+
+
+def decentralize(
+    optimizer: Opt,
+    topology: str | Topology = "aer",
+    *,
+    model: nn.Module | None = None,
+    order: str = "awc",
+    averaging: str = "plain",
+    hosts: Hosts = None,
+    transport: Transport | None = None,
+    comm_timeout: float = 600.0,
+    guard: bool | None = None,
+) -> Opt:
+    """Make an optimizer average its parameters with neighbours, while the model computes. Collective.
+
+    The same object comes back. In its ``step()`` it waits for the exchange begun one step ago, puts the
+    weighted mean of the neighbours in the place of the parameters, takes its own step with the gradient taken
+    before, and begins to send the new parameters: ``x_i(t+1) = sum_j w_ij x_j(t) + u_i(g_i(x_i(t)))`` (From
+    Promise to Practice, arXiv 2410.11998). All workers then have worker 0's parameters and buffers.
+
+    Args:
+        optimizer: any ``torch.optim.Optimizer`` that takes no closure.
+        topology: a name (``hf-decentral topology list``) or a :class:`Topology`.
+        model: the model, for its buffers to be made equal, its names to stand in messages, and for ``"cta"``.
+        order: ``"awc"`` as above; ``"atc"``: the mean of the updated parameters; ``"cta"``: the mean before the
+            forward pass. The last two wait for the network in every step.
+        averaging: what is sent and how it is combined.
+        hosts: the number of each worker's host; None: found from the launcher and the names of the machines.
+        transport: None: torch.distributed, or nothing where there is one worker.
+        comm_timeout: longest wait for a neighbour, in seconds.
+        guard: drop a local update whose gradient is not finite; None: on the CPU only.
+
+    Raises:
+        SettingsError, TopologyError: a setting that cannot be meant.
+        ParameterError: something that cannot gossip.
+        MismatchError: workers that disagree on parameters or settings, told on every worker.
+        LaunchError: processes that were not joined.
+    """
+    if not isinstance(optimizer, Optimizer) or not getattr(type(optimizer).step, "hooked", False):
+        raise not_an_optimizer(optimizer)
+    if hasattr(optimizer, _HANDLE):
+        raise already_gossiping(optimizer)
+    if not comm_timeout > 0:
+        raise out_of_range("comm_timeout", comm_timeout, "seconds, more than 0", "leave it out for 600")
+    transport = transport or _default_transport(comm_timeout)
+    names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
+    found = find_hosts(transport)
+    handle: Gossip | None = None
+    problem: DecentralizedError | None = None
+    try:
+        plan = _plan(topology, order, averaging, transport, hosts or found, model)
+        handle = _handle(optimizer, names, transport, plan)
+    except DecentralizedError as error:
+        problem = error
+    proposal = Proposal(_settings(handle, optimizer) if handle else (), problem and str(problem))
+    agree(transport, proposal, problem)
+    if handle is None:
+        raise not_an_optimizer(optimizer)
+    transport.prepare(handle.topology)
+    _start(handle, optimizer, model)
+    Hooks(optimizer, handle, guard)
+    setattr(optimizer, _HANDLE, handle)
+    return optimizer
+
+
+def gossip(optimizer: Any) -> Gossip:
+    """The handle of a decentralized optimizer, also through a wrapper that keeps it as ``.optimizer``.
+
+    Raises:
+        ParameterError: the optimizer does not gossip.
+    """
+    inner = optimizer
+    while inner is not None:
+        handle = getattr(inner, _HANDLE, None)
+        if isinstance(handle, Gossip):
+            return handle
+        inner = getattr(inner, "optimizer", None)
+    raise not_gossiping(optimizer)
+
+
+def _default_transport(comm_timeout: float) -> Transport:
+    if dist.is_available() and dist.is_initialized():
+        return Processes(comm_timeout) if dist.get_world_size() > 1 else Memory(1)
+    world = os.environ.get("WORLD_SIZE", "1")
+    if world not in ("", "1"):
+        raise not_initialized(world)
+    return Memory(1)
+
+
+def _plan(
+    topology: str | Topology,
+    order: str,
+    averaging: str,
+    transport: Transport,
+    hosts: Hosts,
+    model: nn.Module | None,
+) -> Plan:
+    orders = [o.value for o in Order]
+    if order not in orders:
+        raise unknown_name("order", order, orders)
+    if order == Order.CTA.value and model is None:
+        raise model_needed(order)
+    if isinstance(topology, str):
+        topology = topologies.build(topology, transport.workers, hosts)
+    if topology.workers != transport.workers:
+        advice = "build the topology for the workers of this run"
+        raise out_of_range("topology.workers", topology.workers, f"{transport.workers}, the workers here", advice)
+    return Plan(topology, averaging, methods.build(averaging), Order(order))
+
+
+def _handle(optimizer: Optimizer, names: dict[int, str], transport: Transport, plan: Plan) -> Gossip:
+    def name(p: Tensor) -> str:
+        if id(p) in names:
+            return f"parameter {names[id(p)]!r}"
+        for g, group in enumerate(optimizer.param_groups):
+            for k, other in enumerate(group["params"]):
+                if other is p:
+                    return f"parameter {k} of group {g}"
+        return "a parameter"
+
+    def params() -> list[Tensor]:
+        return _trainable(optimizer)
+
+    check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
+    return Gossip(params, name, transport, plan)
+
+
+def _all(optimizer: Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _trainable(optimizer: Optimizer) -> list[Tensor]:
+    return [p for p in _all(optimizer) if p.requires_grad]
+
+
+def _settings(handle: Gossip, optimizer: Optimizer) -> tuple[tuple[str, str], ...]:
+    plan = handle.plan
+    topology = f"{plan.topology.name!r} with {plan.topology.workers} workers"
+    return (
+        ("the topology", topology),
+        ("its rounds", str(hash(plan.topology.rounds()))),
+        ("the order", repr(plan.order.value)),
+        ("the averaging method", repr(plan.averaging)),
+        ("the optimizer", repr(type(optimizer).__name__)),
+        *describe(_trainable(optimizer), handle._name),
+    )
+
+
+@torch.no_grad()
+def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> None:
+    """Everybody begins with worker 0's numbers, and the hooks of the model and of the end are set."""
+    params = _all(optimizer)
+    own = {id(p) for p in params}
+    for other in alive():
+        if other is not handle and other.owns(own):
+            other.retire()
+    handle.make_equal(params)
+    handle.know(params)
+    if model is not None and handle.workers > 1 and len(handle.transport.local) == 1:
+        rest = [p for p in model.parameters() if id(p) not in own]
+        handle.make_equal(rest + list(model.buffers()))
+    if model is not None and handle.plan.order is Order.CTA:
+        combine = torch.no_grad()(handle.combine)
+        model.register_forward_pre_hook(lambda module, inputs: combine())
+
+
+def _drain() -> None:
+    """At the end of a process: let the last round arrive, and tell the others that this was on purpose."""
+    if getattr(sys, "last_type", None) is not None or not dist.is_initialized():
+        return
+    for handle in alive():
+        try:
+            handle.settle()
+            handle.transport.close(handle.step)
+        except DecentralizedError as error:
+            logger.warning("the last exchange did not arrive: %s", error)
+
+
+atexit.register(_drain)

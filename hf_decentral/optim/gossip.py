@@ -1,0 +1,304 @@
+"""The handle of a decentralized optimizer: begin an exchange, finish it, and know where it stands."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hf_decentral.averaging import Averaging, Flight, State
+from hf_decentral.errors.parameters import step_while_averaged, written_in_flight
+from hf_decentral.optim import consensus
+from hf_decentral.optim.agreement import Proposal, agree, describe
+from hf_decentral.optim.bucket import Buckets, Name, check
+from hf_decentral.rounds import Round
+from hf_decentral.topology.base import Topology
+from hf_decentral.transport import Transport
+
+
+class Order(Enum):
+    """Where the average stands relative to the local step."""
+
+    AWC = "awc"  # adapt while combine: the exchange travels behind the forward and backward
+    ATC = "atc"  # adapt then combine: x <- M (x + u)
+    CTA = "cta"  # combine then adapt: y = M x, gradient at y
+
+
+class _Phase(Enum):
+    READY = "the round of this step has not begun"
+    IN_FLIGHT = "it is on the wire"
+    COMBINED = "it is done, the local step is next"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an optimizer gossips.
+
+    Attributes:
+        topology: who averages with whom.
+        averaging: name of the averaging method, as it stands in checkpoints.
+        method: that method.
+        order: where the average stands relative to the local step.
+    """
+
+    topology: Topology
+    averaging: str
+    method: Averaging
+    order: Order
+
+
+_serial = count()
+_alive: weakref.WeakSet[Gossip] = weakref.WeakSet()
+
+
+def alive() -> list[Gossip]:
+    """All handles of this process, oldest first: the same order on every worker."""
+    return sorted(_alive, key=lambda gossip: gossip.serial)
+
+
+class Gossip:
+    """What stands behind ``gossip(optimizer)``.
+
+    Args:
+        params: gives the trainable parameters, in an order that is the same on every worker.
+        name: how to call a parameter in a message.
+        transport: what carries the numbers.
+        plan: how to gossip.
+
+    Attributes:
+        step: optimizer steps taken; also the number of the round that averages the present parameters.
+        skipped: local updates that were dropped because a gradient was not finite.
+    """
+
+    def __init__(self, params: Callable[[], list[Tensor]], name: Name, transport: Transport, plan: Plan) -> None:
+        self.serial = next(_serial)
+        self.step = 0
+        self.skipped = 0
+        self.transport = transport
+        self.plan = plan
+        self._params = params
+        self._name = name
+        self._stack = len(transport.local) if len(transport.local) > 1 else 0
+        self._alone = transport.workers == 1
+        self._phase = _Phase.READY
+        self._flights: list[Flight] = []
+        self._states: list[State] = []
+        self._buckets: Buckets | None = None
+        self._equal: dict[int, Tensor] = {}
+        self._away = False
+        _alive.add(self)
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self.transport.workers
+
+    @property
+    def worker(self) -> int:
+        """Number of this worker (of the first one, where a process simulates several)."""
+        return self.transport.local[0]
+
+    @property
+    def topology(self) -> Topology:
+        """Who averages with whom."""
+        return self.plan.topology
+
+    @property
+    def round(self) -> Round:
+        """The round that averages the present parameters."""
+        return self.plan.topology(self.step)
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes of parameters that this worker has sent so far."""
+        return self.transport.sent_bytes
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds that this worker has stood still for its neighbours so far."""
+        return self.transport.waited_seconds
+
+    def before_step(self) -> None:
+        """Finish and combine, so that the local step starts from the average."""
+        if self._away:
+            raise step_while_averaged()
+        if self._alone or self.plan.order is Order.ATC:
+            return
+        self.combine()
+        self._refit()
+
+    def after_step(self) -> None:
+        """Begin the next round; adapt-then-combine finishes its own at once."""
+        if self._alone:
+            self.step += 1
+        elif self.plan.order is Order.ATC:
+            self._begin()
+            self.flush()
+            self.step += 1
+            self._phase = _Phase.READY
+        else:
+            self.step += 1
+            self._phase = _Phase.READY
+            self._begin()
+
+    def combine(self) -> None:
+        """See that the present parameters are averaged with the neighbours', once."""
+        if self._alone or self._away:
+            return
+        if self._phase is _Phase.READY:
+            self._begin()
+        self.flush()
+
+    def flush(self) -> None:
+        """Finish what is on the wire and combine it; the parameters may then be changed by anybody.
+
+        Raises:
+            PeerLost: a neighbour sent nothing within the deadline.
+            ParameterError: a parameter was written to meanwhile.
+        """
+        if self._phase is not _Phase.IN_FLIGHT:
+            return
+        written = self._bound().written()
+        if written is not None:
+            raise written_in_flight(self._name(written))
+        for flight in self._flights:
+            flight.finish()
+        self._flights = []
+        self._phase = _Phase.COMBINED
+
+    def settle(self) -> None:
+        """Wait until nothing is on the wire; what came is combined later, by the next step."""
+        for flight in self._flights:
+            flight.settle()
+
+    def discard(self) -> None:
+        """Let what is on the wire arrive and drop it: for those who load other parameters next."""
+        self.settle()
+        self._flights = []
+        if self._phase is _Phase.IN_FLIGHT:
+            self._phase = _Phase.READY
+
+    @torch.no_grad()
+    def distance(self) -> float:
+        """Consensus distance: root mean square over the workers of ``||x_i - mean||``. Collective."""
+        return 0.0 if self._alone else consensus.distance(self.flats(), self.transport)
+
+    def averaged(self, model: nn.Module) -> AbstractContextManager[nn.Module]:
+        """A context in which ``model`` holds the consensus: the mean of all workers. Collective.
+
+        Trainable parameters and floating-point buffers are averaged, other buffers are left alone. At the end
+        every worker has its own parameters and buffers back, bit for bit. What is written inside is lost.
+        """
+        return averaged(model)
+
+    def flats(self) -> list[Tensor]:
+        """The buckets ``[W, P]`` with nothing on the wire. The handle's owner may read them."""
+        self.settle()
+        return self._bound().flats
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """While the parameters are not this worker's own, no step may be taken."""
+        self._away = True
+        try:
+            yield
+        finally:
+            self._away = False
+
+    def make_equal(self, tensors: list[Tensor]) -> None:
+        """Give every worker worker 0's values. Collective."""
+        for tensor in tensors:
+            rows = tensor.detach() if self._stack else tensor.detach().unsqueeze(0)
+            dense = rows.contiguous()
+            self.transport.broadcast_(dense)
+            if dense is not rows:
+                rows.copy_(dense)
+
+    def know(self, params: list[Tensor]) -> None:
+        """Remember which parameters the workers have agreed on and made equal."""
+        self._equal.update((id(p), p) for p in params)
+
+    def retire(self) -> None:
+        """Another optimizer trains these parameters from now on."""
+        self.discard()
+        _alive.discard(self)
+
+    def owns(self, params: set[int]) -> bool:
+        """True where one of these parameters (by ``id``) is exchanged here."""
+        return not self._alone and any(id(p) in params for p in self._params())
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold for the rounds to go on where they were; read on one worker alone."""
+        return {
+            "step": self.step,
+            "combined": self._phase is _Phase.COMBINED,
+            "averaging": self.plan.averaging,
+            "states": self._states,
+            "skipped": self.skipped,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on where :meth:`state` was taken: the round is begun again at the next step."""
+        self.discard()
+        self.step = int(state.get("step", 0))
+        self.skipped = int(state.get("skipped", 0))
+        self._states = list(state.get("states", []))
+        self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
+
+    def _begin(self) -> None:
+        """Start to send the present parameters; return at once."""
+        buckets = self._bound()
+        round = self.round
+        self._flights = [
+            Flight(self.plan.method(x, round, state), x, self.transport, self.step, lane)
+            for lane, (x, state) in enumerate(zip(buckets.flats, self._states, strict=True))
+        ]
+        buckets.mark()
+        self._phase = _Phase.IN_FLIGHT
+
+    def _bound(self) -> Buckets:
+        """The buckets, with every parameter in its place."""
+        if self._buckets is None:
+            self._bind(self._params())
+        elif self._phase is not _Phase.IN_FLIGHT:
+            self._buckets.adopt()
+        return self._buckets  # type: ignore[return-value]  # _bind has just made them
+
+    def _refit(self) -> None:
+        """Parameters that came or went (a new group, a frozen layer): agree on them and bind again."""
+        params = self._params()
+        if self._buckets is not None and not self._buckets.fits(params):
+            problem: Exception | None = None
+            try:
+                check(params, self._stack, self._name)
+            except Exception as error:
+                problem = error
+            agree(self.transport, Proposal(describe(params, self._name), problem and str(problem)), problem)
+            self.make_equal([p for p in params if id(p) not in self._equal])
+            self.know(params)
+            self._bind(params)
+
+    def _bind(self, params: list[Tensor]) -> None:
+        with torch.no_grad():
+            self._buckets = Buckets(params, self._stack)
+        if len(self._states) != len(self._buckets.flats):
+            self._states = [{} for _ in self._buckets.flats]
+
+
+@contextmanager
+def averaged(model: nn.Module) -> Iterator[nn.Module]:
+    """See :meth:`Gossip.averaged`; every optimizer that trains a part of the model takes part."""
+    params = {id(p) for p in model.parameters()}
+    owners = [gossip for gossip in alive() if gossip.owns(params)]
+    if not owners:
+        yield model
+        return
+    with consensus.swapped(owners, model):
+        yield model

@@ -1,0 +1,127 @@
+"""The step hooks through which an optimizer gossips: who owns the object, its class and its scheduler do not matter."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hf_decentral.errors.parameters import closure_given, wrong_checkpoint
+from hf_decentral.optim.gossip import Gossip
+
+logger = logging.getLogger(__name__)
+
+STATE_KEY = "hf_decentral"
+"""The key under which ``state_dict()`` of a decentralized optimizer holds where its rounds stand."""
+
+
+class Hooks:
+    """Calls a :class:`Gossip` around every step of an optimizer.
+
+    Args:
+        optimizer: the user's optimizer.
+        gossip: the handle.
+        guard: drop a local update whose gradient is not finite; None: on the CPU only, where looking is cheap
+            (on an accelerator it makes the host wait for the gradients).
+    """
+
+    def __init__(self, optimizer: Optimizer, gossip: Gossip, guard: bool | None) -> None:
+        self._gossip = gossip
+        self._guard = guard
+        self._outermost: FrameType | None = None
+        self._warned = False
+        optimizer.register_step_pre_hook(self._before)
+        optimizer.register_step_post_hook(self._after)
+        optimizer.register_state_dict_post_hook(self._save)
+        optimizer.register_load_state_dict_pre_hook(self._load)
+        # GradScaler then calls step() even where it found an overflow, so that the round is not missed.
+        optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+
+    def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        caller = sys._getframe(1)
+        if self._outermost is not None and _runs_inside(caller, self._outermost):
+            return  # step() of a class that calls super().step(): one step, one round
+        if self._gossip.workers > 1 and (kwargs.get("closure") or any(a is not None for a in args[1:2])):
+            raise closure_given()
+        self._outermost = caller
+        grads = _unscaled(optimizer)
+        if grads and self._guarded(grads[0]) and not _finite(grads):
+            _drop_gradients(optimizer)
+            self._gossip.skipped += 1
+            self._warn()
+        with torch.no_grad():
+            self._gossip.before_step()
+
+    def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if sys._getframe(1) is not self._outermost:
+            return
+        self._outermost = None
+        with torch.no_grad():
+            self._gossip.after_step()
+
+    def _guarded(self, grad: Tensor) -> bool:
+        return grad.device.type == "cpu" if self._guard is None else self._guard
+
+    def _warn(self) -> None:
+        if not self._warned:
+            logger.warning(
+                "worker %d: a gradient was not finite in step %d; the local update was dropped, the exchange "
+                "goes on. gossip(optimizer).skipped counts further ones.",
+                self._gossip.worker,
+                self._gossip.step,
+            )
+        self._warned = True
+
+    def _save(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return {**state_dict, STATE_KEY: self._gossip.state()}
+
+    def _load(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+        state = state_dict.get(STATE_KEY, {})
+        expected = self._gossip.plan.averaging
+        found = state.get("averaging", expected)
+        if found != expected:
+            raise wrong_checkpoint(f"averaging {found!r}", f"averaging {expected!r}")
+        self._gossip.load(state)
+
+
+def _runs_inside(frame: FrameType, outer: FrameType) -> bool:
+    """True while ``outer`` is on the stack below ``frame``; an outer step that raised is not."""
+    below: FrameType | None = frame.f_back
+    while below is not None and below is not outer:
+        below = below.f_back
+    return below is outer
+
+
+def _gradients(optimizer: Optimizer) -> list[Tensor]:
+    return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+def _drop_gradients(optimizer: Optimizer) -> None:
+    """Without gradients the local step does nothing, and the exchange goes on in step with the others."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            p.grad = None
+
+
+@torch.no_grad()
+def _unscaled(optimizer: Optimizer) -> list[Tensor]:
+    """The gradients as the local step shall see them: divided by GradScaler's scale, or none on overflow."""
+    found_inf, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+    if found_inf is not None and bool(found_inf):
+        _drop_gradients(optimizer)
+    elif scale is not None:
+        torch._foreach_mul_(_gradients(optimizer), 1.0 / float(scale))
+    if found_inf is not None or scale is not None:
+        optimizer.found_inf = optimizer.grad_scale = None  # type: ignore[attr-defined]  # done: not again in a fused step
+    return _gradients(optimizer)
+
+
+@torch.no_grad()
+def _finite(grads: list[Tensor]) -> bool:
+    dense = [g._values() if g.is_sparse else g for g in grads if g.numel()]
+    return all(bool(n.isfinite()) for n in torch._foreach_norm(dense, float("inf"))) if dense else True

@@ -1,0 +1,51 @@
+"""The simulator and the processes run the same code and give the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from hf_decentral.optim import decentralize
+from hf_decentral.topology.base import Topology
+from hf_decentral.transport import Memory
+from tests.optim.cases import OPTIMIZERS, pairs, parameters, ring, train_one, train_stacked
+from tests.processes import run
+
+STEPS, WORKERS = 20, 4
+
+
+def one_worker(worker: int, build: Callable[[int], Topology], order: str) -> dict[str, list[Tensor]]:
+    found = {}
+    for name, make in OPTIMIZERS.items():
+        params = [torch.nn.Parameter(p) for p in parameters()]
+        model = torch.nn.Module()
+        optimizer = decentralize(make(params), build(WORKERS), order=order, model=model)
+        train_one(params, optimizer, STEPS, worker)
+        found[name] = [p.detach().clone() for p in params]
+    return found
+
+
+def simulated(build: Callable[[int], Topology], order: str) -> dict[str, list[Tensor]]:
+    found = {}
+    for name, make in OPTIMIZERS.items():
+        params = [torch.nn.Parameter(p.expand(WORKERS, *p.shape).clone()) for p in parameters()]
+        optimizer = decentralize(
+            make(params), build(WORKERS), order=order, model=torch.nn.Module(), transport=Memory(WORKERS)
+        )
+        train_stacked(params, optimizer, STEPS, WORKERS)
+        found[name] = [p.detach().clone() for p in params]
+    return found
+
+
+@pytest.mark.parametrize("order", ["awc", "atc", "cta"])
+@pytest.mark.parametrize("build", [pairs, ring])
+def test_four_processes_equal_the_simulator_bitwise(build: Callable[[int], Topology], order: str) -> None:
+    here = simulated(build, order)
+    there = run(WORKERS, one_worker, build, order)
+    for name, params in here.items():
+        for w in range(WORKERS):
+            for k, p in enumerate(params):
+                assert torch.equal(there[w][name][k], p[w]), (name, w, k)
