@@ -7,6 +7,7 @@ returned. The functions stand at the top of a test module, so that a process can
 from __future__ import annotations
 
 import atexit
+import io
 import multiprocessing
 import os
 import traceback
@@ -34,6 +35,13 @@ class Outcome:
     exit_code: int | None = None
 
 
+def _say(answer: Connection, outcome: Outcome) -> None:
+    # As bytes: a tensor sent through a pipe stays in shared memory that ends with its process.
+    written = io.BytesIO()
+    torch.save(outcome, written)
+    answer.send_bytes(written.getvalue())
+
+
 def _child(function: Callable[..., Any], rank: int, workers: int, port: int, args: Any, answer: Connection) -> None:
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(workers), GROUP_RANK="0")
@@ -42,9 +50,9 @@ def _child(function: Callable[..., Any], rank: int, workers: int, port: int, arg
     try:
         value = function(rank, *args)
         atexit._run_exitfuncs()  # multiprocessing leaves a process without them; a launched script runs them
-        answer.send(Outcome(value))
+        _say(answer, Outcome(value))
     except BaseException as error:  # the parent must hear of it whatever it is
-        answer.send(Outcome(error="".join(traceback.format_exception(error))))
+        _say(answer, Outcome(error="".join(traceback.format_exception(error))))
         raise SystemExit(1) from None
 
 
@@ -69,7 +77,7 @@ def outcomes(workers: int, function: Callable[..., Any], *args: Any, timeout: fl
         for here in ready:
             rank = waiting.pop(here)  # type: ignore[call-overload]
             try:
-                found[rank] = here.recv()  # type: ignore[union-attr]
+                found[rank] = torch.load(io.BytesIO(here.recv_bytes()), weights_only=False)  # type: ignore[union-attr]
             except EOFError:
                 pass  # killed before it could say anything
     stuck = sorted(waiting.values())
