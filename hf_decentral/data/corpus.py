@@ -133,7 +133,9 @@ def _mark(file: Path) -> tuple[int, int]:
 
 def _split(found: list[Path]) -> tuple[list[Path], list[Path]]:
     """Files to train on and files to validate on, by their names; test files are never trained on."""
-    valid, test, kept = [], [], []
+    valid: list[Path] = []
+    test: list[Path] = []
+    kept: list[Path] = []
     for file in found:
         named = HELD_OUT.match(file.name)
         (kept if named is None else test if named[1] == "test" else valid).append(file)

@@ -1,0 +1,385 @@
+"""Pretrain GPT-2 with workers that gossip, or with All-Reduce: a plain Accelerate loop to copy from.
+
+    python scripts/pretrain_gpt2.py --recipe scripts/recipes/gpt2_tiny.yaml
+    accelerate launch --config_file accelerate_configs/decentralized_aer.yaml scripts/pretrain_gpt2.py \\
+        --recipe scripts/recipes/gpt2_tiny.yaml --dataset my/texts --output_dir runs/mine
+    torchrun --nproc-per-node 4 scripts/pretrain_gpt2.py --topology allreduce --max_steps 500
+
+Writes metrics.jsonl, summary.json, checkpoints/ and model/ (the consensus; loads with from_pretrained) into
+--output_dir, which all hosts share. What is special about gossip here is the four calls marked with (*).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration, set_seed
+from tqdm import tqdm
+from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser
+from transformers.optimization import get_cosine_with_min_lr_schedule_with_warmup
+
+from hf_decentral import DecentralizedError, DecentralizedPlugin
+from hf_decentral.data import load_text
+from hf_decentral.errors import out_of_range, runs, unknown_name
+
+
+def option(help: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class Settings:
+    """Every flag may also stand in the --recipe; a flag that is given wins over the recipe."""
+
+    recipe: str | None = option("YAML file with defaults for all other flags.")
+    dataset: str | None = option("File, folder, or hub name (NAME:CONFIG); default: a small text, included.")
+    text_column: str = option("Column, or JSON key, that holds the text.", "text")
+    streaming: bool = option("Tokenize while training, and keep no tokens on disk.", False)
+    validation_fraction: float = option("Share held out where the dataset has no validation split.", 0.05)
+    tokenizer: str = option("Hub name or folder, or bpe:SIZE to train one on the text.", "bpe:2048")
+    cache_dir: str | None = option("Where tokens are kept; default: in the Hugging Face cache.")
+    topology: str | None = option("allreduce, aer, complete, ring, ...; default: as launched, else aer.")
+    optim: str = option("accumadamw, accumadam, adamw, adam, sgd, muon.", "accumadamw")
+    accum: int | None = option("Steps for which AccumAdam's moments wait; default: as launched, else 4.")
+    horizon: str | None = option("windows (as published) or steps: what AccumAdam's betas count.")
+    comm_timeout: float | None = option("Seconds to wait for another worker; default: as launched, else 600.")
+    n_layer: int = option("Layers.", 4)
+    n_head: int = option("Heads.", 4)
+    n_embd: int = option("Width.", 128)
+    block_size: int = option("Tokens in a context.", 64)
+    vocab_size: int | None = option("Rows of the embedding; default: the tokenizer's size.")
+    bias: bool = option("Train biases. Without, they are zero and stay zero.", True)
+    dropout: float = option("Dropout everywhere.", 0.0)
+    max_steps: int = option("Optimizer steps.", 200)
+    batch_size: int = option("Contexts in a micro-batch of one worker.", 8)
+    gradient_accumulation_steps: int = option("Micro-batches in a step.", 1)
+    lr: float = option("Highest learning rate.", 1e-3)
+    min_lr: float | None = option("Last learning rate; default: a tenth of --lr.")
+    warmup_steps: int = option("Steps in which the rate rises to --lr.", 20)
+    weight_decay: float = option("Decay of matrices; norms and biases have none.", 0.1)
+    beta1: float = option("First beta of Adam.", 0.9)
+    beta2: float = option("Second beta of Adam.", 0.98)
+    clip: float = option("Largest norm of a worker's gradient; 0: unlimited.", 1.0)
+    mixed_precision: str | None = option("no, bf16 or fp16; default: as launched.")
+    compile: bool = option("Compile the model with torch.compile.", False)
+    seed: int = option("Seed of the weights, of dropout and of the order of the data.", 0)
+    output_dir: str = option("Where everything is written.", "runs/pretrain_gpt2")
+    log_every: int = option("Steps between lines of metrics.jsonl.", 10)
+    eval_every: int = option("Steps between validations of the consensus; 0: only at the end.", 100)
+    eval_contexts: int = option("Validation contexts, over all workers; 0: all there are.", 512)
+    save_every: int = option("Steps between checkpoints; 0: none.", 0)
+    resume: bool = option("Go on from the last complete checkpoint in --output_dir.", False)
+    report_to: str = option("Accelerate trackers, by commas: tensorboard, wandb; or none.", "none")
+
+
+def parse(arguments: list[str]) -> Settings:
+    """Flags over recipe over defaults."""
+    parser = HfArgumentParser(Settings, description=__doc__.splitlines()[0], allow_abbrev=False)
+    (settings,) = parser.parse_args_into_dataclasses(arguments)
+    if settings.recipe is not None:
+        recipe = yaml.safe_load(Path(settings.recipe).read_text()) or {}
+        names = [one.name for one in fields(Settings)]
+        for name in recipe:
+            if name not in names:
+                raise unknown_name(f"key of {settings.recipe}", name, names)
+        parser.set_defaults(**recipe)
+        (settings,) = parser.parse_args_into_dataclasses(arguments)
+    for name in ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every"):
+        if getattr(settings, name) < 1:
+            raise out_of_range(f"--{name}", getattr(settings, name), "a whole number from 1", "raise it")
+    settings.min_lr = settings.lr / 10 if settings.min_lr is None else settings.min_lr
+    return settings
+
+
+def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
+    """GPT-2 of transformers, with the weights that the seed gives."""
+    vocabulary = s.vocab_size or len(tokenizer)
+    if vocabulary < len(tokenizer):
+        raise out_of_range("--vocab_size", vocabulary, f"at least {len(tokenizer)}, the tokenizer's size", "raise it")
+    if s.n_embd % s.n_head:
+        raise out_of_range("--n_embd", s.n_embd, f"a multiple of --n_head {s.n_head}", "change one of them")
+    config = GPT2Config(
+        vocab_size=vocabulary, n_positions=s.block_size, n_layer=s.n_layer, n_head=s.n_head, n_embd=s.n_embd,
+        resid_pdrop=s.dropout, embd_pdrop=s.dropout, attn_pdrop=s.dropout,
+        bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config)
+    if not s.bias:
+        # GPT-2 in transformers cannot be built without biases. They begin at zero; frozen, they stay there:
+        # the same function and the same updates as without them, and from_pretrained can load the model.
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.requires_grad_(False)
+    return model
+
+
+@dataclass
+class Run:
+    """What a training run is made of, and where it stands."""
+
+    settings: Settings
+    accelerator: Accelerator
+    plugin: DecentralizedPlugin
+    model: torch.nn.Module
+    optimizer: Any
+    scheduler: Any
+    batches: Any  # this worker's endless batches, [batch_size, block_size] each
+    held_out: list[torch.Tensor]  # this worker's part of the validation contexts
+    tokenizer: Any
+    step: int = 0
+    seconds: float = 0.0  # spent in steps
+    step_seconds: list[float] = field(default_factory=list)  # of each step since start or resume
+
+
+def begin(s: Settings) -> Run:
+    """Make everything, in the order that Accelerate needs."""
+    trackers = [] if s.report_to == "none" else s.report_to.split(",")
+    accelerator = Accelerator(
+        cpu=not torch.accelerator.is_available(),  # must be told, or N processes without GPU train alone
+        mixed_precision=s.mixed_precision,
+        gradient_accumulation_steps=s.gradient_accumulation_steps,
+        dynamo_backend="inductor" if s.compile else None,
+        step_scheduler_with_optimizer=False,  # else a prepared scheduler steps num_processes times a step
+        log_with=trackers or None,
+        project_config=ProjectConfiguration(project_dir=s.output_dir),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=s.comm_timeout or 600))],
+    )
+    plugin = DecentralizedPlugin(  # (*)
+        topology=s.topology, accum=s.accum, horizon=s.horizon, comm_timeout=s.comm_timeout
+    ).attach(accelerator)
+    open_output(accelerator, Path(s.output_dir), s.resume)
+    set_seed(s.seed)
+    data = load_text(
+        s.dataset,
+        s.tokenizer,
+        text_column=s.text_column,
+        validation_fraction=s.validation_fraction,
+        streaming=s.streaming,
+        cache_dir=s.cache_dir,
+    )
+    part = {"worker": accelerator.process_index, "workers": accelerator.num_processes}
+    batches = data.batches(s.block_size, s.batch_size, **part, seed=s.seed)
+    held_out = data.validation(s.block_size, s.batch_size, **part, limit=s.eval_contexts)
+    model = build_model(s, data.tokenizer)
+    settings = {"betas": (s.beta1, s.beta2)} if "ada" in s.optim else {}
+    optimizer = plugin.optimizer(  # (*)
+        model, s.optim, lr=s.lr, weight_decay=s.weight_decay, **settings
+    )
+    scheduler = get_cosine_with_min_lr_schedule_with_warmup(
+        optimizer, min(s.warmup_steps, s.max_steps // 2), s.max_steps, min_lr=s.min_lr
+    )
+    # The batches are not prepared: each worker reads its own part already.
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    accelerator.init_trackers("logs", config={k: v for k, v in asdict(s).items() if v is not None})
+    return Run(s, accelerator, plugin, model, optimizer, scheduler, batches, held_out, data.tokenizer)
+
+
+def train_step(run: Run) -> torch.Tensor:
+    """One optimizer step; gives back the mean loss of its micro-batches."""
+    accelerator, s = run.accelerator, run.settings
+    loss_sum = torch.zeros((), device=accelerator.device)
+    for _ in range(s.gradient_accumulation_steps):
+        with accelerator.accumulate(run.model):
+            tokens = next(run.batches).to(accelerator.device)
+            loss = run.model(input_ids=tokens, labels=tokens).loss
+            accelerator.backward(loss)
+            if accelerator.sync_gradients and s.clip > 0:
+                accelerator.clip_grad_norm_(run.model.parameters(), s.clip)
+            run.optimizer.step()
+            if accelerator.sync_gradients:
+                run.scheduler.step()
+            run.optimizer.zero_grad()
+        loss_sum += loss.detach()
+    return loss_sum / s.gradient_accumulation_steps
+
+
+def train(run: Run) -> dict[str, Any]:
+    """Train up to --max_steps; gives back the last line of metrics.jsonl."""
+    s, accelerator = run.settings, run.accelerator
+    log = Log(run)
+    losses: list[torch.Tensor] = []
+    line: dict[str, Any] = {}
+    for step in range(run.step + 1, s.max_steps + 1):
+        began = time.perf_counter()
+        losses.append(train_step(run))
+        run.step_seconds.append(time.perf_counter() - began)
+        run.step, run.seconds = step, run.seconds + run.step_seconds[-1]
+        evaluated = step == s.max_steps or (s.eval_every > 0 and step % s.eval_every == 0)
+        if evaluated or step % s.log_every == 0:
+            line = measure(run, torch.stack(losses).mean(), evaluated)
+            log.write(line)
+            losses.clear()
+        log.bar.update()
+        if s.save_every > 0 and step % s.save_every == 0:
+            save(run)
+    log.bar.close()
+    accelerator.wait_for_everyone()
+    return line
+
+
+def measure(run: Run, loss: torch.Tensor, evaluated: bool) -> dict[str, Any]:
+    """A line of metrics.jsonl; every worker takes part, since some of it is a sum over workers."""
+    s, accelerator, plugin = run.settings, run.accelerator, run.plugin
+    step_tokens = s.batch_size * s.block_size * s.gradient_accumulation_steps * accelerator.num_processes
+    line = {
+        "step": run.step,
+        "tokens": run.step * step_tokens,
+        "seconds": run.seconds,
+        "train_loss_worker": loss.item(),
+        "train_loss": accelerator.reduce(loss, "mean").item(),
+        "learning_rate": run.scheduler.get_last_lr()[0],
+        "tokens_per_second": step_tokens * len(run.step_seconds) / sum(run.step_seconds),
+        "consensus_distance": plugin.distance(),
+        "sent_bytes": plugin.sent_bytes,
+        "waited_seconds": plugin.waited_seconds,
+    }
+    if evaluated:
+        with plugin.averaged(run.model):  # (*)
+            line["val_loss"] = evaluate(run)
+    return line
+
+
+def evaluate(run: Run) -> float:
+    """Mean loss over the validation contexts of all workers, each context weighed alike."""
+    accelerator = run.accelerator
+    model = accelerator.unwrap_model(run.model)  # DDP would wait for workers that have fewer batches
+    model.eval()
+    total = torch.zeros(2, dtype=torch.float32, device=accelerator.device)  # sum of losses, contexts
+    with torch.no_grad(), accelerator.autocast():
+        for batch in run.held_out:
+            tokens = batch.to(accelerator.device)
+            loss = model(input_ids=tokens, labels=tokens).loss.float()
+            total += torch.stack([loss * len(tokens), torch.ones_like(loss) * len(tokens)])
+    model.train()
+    loss_sum, contexts = accelerator.reduce(total, "sum").tolist()
+    return float(loss_sum / contexts)
+
+
+class Log:
+    """metrics.jsonl, the trackers and the progress bar: all on worker 0 only."""
+
+    def __init__(self, run: Run) -> None:
+        self.accelerator, self.path = run.accelerator, Path(run.settings.output_dir) / "metrics.jsonl"
+        hidden = not run.accelerator.is_main_process
+        self.bar = tqdm(total=run.settings.max_steps, initial=run.step, disable=hidden, unit="step")
+        if run.accelerator.is_main_process:  # lines after the checkpoint will be written again
+            lines = self.path.read_text().splitlines() if run.step and self.path.exists() else []
+            kept = [line for line in lines if json.loads(line)["step"] <= run.step]
+            self.path.write_text("".join(line + "\n" for line in kept))
+
+    def write(self, line: dict[str, Any]) -> None:
+        if self.accelerator.is_main_process:
+            with self.path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            shown = {name: line[name] for name in ("train_loss", "val_loss") if name in line}
+            self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()}, refresh=False)
+        self.accelerator.log({name: line[name] for name in line if name != "step"}, step=line["step"])
+
+
+def open_output(accelerator: Accelerator, output: Path, resume: bool) -> None:
+    """Make the folder, see that all workers share it, and that no checkpoint would be written over."""
+    if checkpoints(output) and not resume:
+        raise runs.checkpoint_exists(output / "checkpoints")
+    if accelerator.is_main_process:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "running").touch()
+    accelerator.wait_for_everyone()
+    shared = (output / "running").exists()
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        (output / "running").unlink()
+    if not shared:
+        raise runs.not_shared(output)
+
+
+def checkpoints(output: Path) -> list[Path]:
+    """The complete checkpoints, oldest first: a folder gets its name when all of it is written."""
+    return sorted(p for p in (output / "checkpoints").glob("step_*") if p.suffix == "" and (p / "run.json").exists())
+
+
+def save(run: Run) -> None:
+    """Save all workers aside, rename when all have written, and keep the last two."""
+    accelerator, output = run.accelerator, Path(run.settings.output_dir)
+    final = output / "checkpoints" / f"step_{run.step:08d}"
+    aside = final.with_suffix(".partial")
+    if accelerator.is_main_process:
+        shutil.rmtree(aside, ignore_errors=True)
+    accelerator.wait_for_everyone()
+    accelerator.save_state(str(aside))
+    (aside / f"data_{accelerator.process_index}.json").write_text(json.dumps(run.batches.state_dict()))
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        about = {"step": run.step, "seconds": run.seconds, "workers": accelerator.num_processes}
+        (aside / "run.json").write_text(json.dumps(about | {"settings": asdict(run.settings)}))
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(aside, final)
+        for old in checkpoints(output)[:-2]:
+            shutil.rmtree(old, ignore_errors=True)
+    accelerator.wait_for_everyone()
+
+
+def resume(run: Run) -> None:
+    """Go on from the last complete checkpoint, if it is one of this model on this data."""
+    output, settings = Path(run.settings.output_dir), asdict(run.settings)
+    found = checkpoints(output)
+    if not found:
+        raise runs.nothing_to_resume(output / "checkpoints")
+    about = runs.read_state(found[-1] / "run.json")
+    before = about["settings"]
+    fixed = "dataset tokenizer optim n_layer n_head n_embd block_size vocab_size bias streaming seed".split()
+    differing = {name: (before[name], settings[name]) for name in fixed if before[name] != settings[name]}
+    if differing:
+        raise runs.other_run(found[-1], differing)
+    run.accelerator.load_state(str(found[-1]))
+    mine = run.accelerator.process_index % about["workers"]
+    run.batches.load_state_dict(runs.read_state(found[-1] / f"data_{mine}.json"))
+    run.step, run.seconds = about["step"], about["seconds"]
+
+
+def finish(run: Run, line: dict[str, Any]) -> None:
+    """Save the consensus as a model of transformers, and write summary.json."""
+    output, accelerator = Path(run.settings.output_dir), run.accelerator
+    with run.plugin.averaged(run.model):  # (*)
+        if accelerator.is_main_process:
+            accelerator.unwrap_model(run.model).save_pretrained(output / "model")
+            run.tokenizer.save_pretrained(output / "model")
+    if accelerator.is_main_process and line:
+        summary = line | {
+            "topology": run.plugin.topology,
+            "optim": run.settings.optim,
+            "workers": accelerator.num_processes,
+            "steps": run.step,
+            "step_seconds": statistics.median(run.step_seconds[1:] or run.step_seconds),
+            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+            "settings": asdict(run.settings),
+        }
+        (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    accelerator.end_training()
+
+
+def main() -> None:
+    run = begin(parse(sys.argv[1:]))
+    if run.settings.resume:
+        resume(run)
+    # The weights began alike; what is drawn from here on (dropout) differs between workers.
+    set_seed(run.settings.seed + run.step, device_specific=True)
+    finish(run, train(run))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DecentralizedError as error:
+        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
