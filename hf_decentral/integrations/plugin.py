@@ -1,0 +1,236 @@
+"""Gossip under Accelerate: one plugin, attached to one Accelerator.
+
+accelerator = Accelerator()
+plugin = DecentralizedPlugin(topology="aer").attach(accelerator)
+optimizer = plugin.optimizer(model, lr=6e-4, weight_decay=0.1)
+model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+# the loop is the user's own, unchanged
+with plugin.averaged(model):
+    evaluate(model)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch import nn
+from torch.optim import Optimizer
+
+from hf_decentral.errors import ParameterError
+from hf_decentral.errors.launch import (
+    attached_late,
+    attached_twice,
+    not_an_accelerator,
+    not_attached,
+    nothing_gossips,
+)
+from hf_decentral.integrations import hosts as host_lists
+from hf_decentral.integrations.launch import check_whole, check_world
+from hf_decentral.integrations.settings import ALLREDUCE, Settings, resolve
+from hf_decentral.integrations.wrapping import AllReduced, Wrapping
+from hf_decentral.optim import Gossip, averaged, gossip
+from hf_decentral.topology.base import Topology
+
+logger = logging.getLogger(__name__)
+_PLUGIN = "_hf_decentral_plugin"
+
+
+class DecentralizedPlugin:
+    """Lets the optimizers of an Accelerator average with neighbours instead of All-Reducing gradients.
+
+    What is not given here is looked up in the environment (``DECENTRAL_TOPOLOGY`` ...), in the file named by
+    ``DECENTRAL_CONFIG``, and in the file with which ``accelerate launch`` was called.
+
+    Args:
+        topology: a name (``hf-decentral topology list``), a :class:`Topology`, or ``"allreduce"`` for
+            Accelerate's own All-Reduce, under which everything else here works too.
+        accum: optimizer steps for which AccumAdam gathers gradients before it commits its moments.
+        horizon: ``"windows"`` (as published) or ``"steps"``: what AccumAdam's betas count.
+        averaging: what is sent and how it is combined.
+        order: ``"awc"``, ``"atc"`` or ``"cta"``.
+        comm_timeout: longest wait for a neighbour, in seconds.
+        hosts: workers of each host, as ``"4,4,2"``; left out, they are found.
+
+    Raises:
+        SettingsError: a setting that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        topology: str | Topology | None = None,
+        accum: int | None = None,
+        horizon: str | None = None,
+        averaging: str | None = None,
+        order: str | None = None,
+        comm_timeout: float | None = None,
+        hosts: str | Sequence[int] | None = None,
+    ) -> None:
+        made = topology if isinstance(topology, Topology) else None
+        self.settings: Settings = resolve(
+            {
+                "topology": None if made else topology,
+                "accum": accum,
+                "horizon": horizon,
+                "averaging": averaging,
+                "order": order,
+                "comm_timeout": comm_timeout,
+                "hosts": hosts,
+            }
+        )
+        self._made = made
+        self._accelerator: Accelerator | None = None
+        self._allreduced = AllReduced()
+
+    def attach(self, accelerator: Accelerator) -> DecentralizedPlugin:
+        """Let this Accelerator's ``prepare`` make optimizers gossip; call it right after ``Accelerator()``.
+
+        Raises:
+            LaunchError: attached twice or too late, a sharding Accelerator, or one that sees one process of
+                several.
+            SettingsError: hosts that do not hold all the workers.
+        """
+        if not isinstance(accelerator, Accelerator):
+            raise not_an_accelerator(accelerator)
+        if self._accelerator is not None:
+            raise attached_twice("plugin")
+        if hasattr(accelerator, _PLUGIN):
+            raise attached_twice("Accelerator")
+        prepared = len(accelerator._models) + len(accelerator._optimizers)
+        if prepared:
+            raise attached_late(prepared)
+        check_world(accelerator)
+        if self.gossips:
+            check_whole(accelerator)
+        if self.settings.hosts is not None:
+            host_lists.numbers(self.settings.hosts, accelerator.num_processes)
+        self._accelerator = accelerator
+        setattr(accelerator, _PLUGIN, self)
+        Wrapping(self, accelerator, self._how(accelerator.num_processes), self._allreduced)
+        if accelerator.is_main_process:
+            made = f"; topology is {self.topology!r}, made by the script" if self._made else ""
+            logger.info("%d workers: %s%s", accelerator.num_processes, self.settings.describe(), made)
+        return self
+
+    def _how(self, workers: int) -> dict[str, Any]:
+        """The arguments of ``decentralize()``."""
+        counts = self.settings.hosts
+        return {
+            "topology": self._made or self.settings.topology,
+            "order": self.settings.order,
+            "averaging": self.settings.averaging,
+            "comm_timeout": self.settings.comm_timeout,
+            "hosts": None if counts is None else host_lists.numbers(counts, workers),
+        }
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The Accelerator.
+
+        Raises:
+            LaunchError: not attached yet.
+        """
+        if self._accelerator is None:
+            raise not_attached("DecentralizedPlugin")
+        return self._accelerator
+
+    @property
+    def topology(self) -> str:
+        """The name of the topology; ``"allreduce"`` is Accelerate's own All-Reduce."""
+        return self._made.name if self._made else self.settings.topology
+
+    @property
+    def gossips(self) -> bool:
+        """False for the All-Reduce baseline."""
+        return self.topology != ALLREDUCE
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self.accelerator.num_processes
+
+    @property
+    def handles(self) -> list[Gossip]:
+        """The handles of all prepared optimizers, in the order in which they were prepared."""
+        found = []
+        for optimizer in self.accelerator._optimizers:
+            try:
+                found.append(gossip(optimizer))
+            except ParameterError:
+                continue  # All-Reduce, or an optimizer whose model is not prepared yet
+        return found
+
+    def optimizer(
+        self, model_or_params: nn.Module | Iterable[Any], name: str = "accumadamw", **settings: Any
+    ) -> Optimizer:
+        """An optimizer by name, with this run's ``accum`` and ``horizon``; it gossips from ``prepare`` on.
+
+        Args:
+            model_or_params: a model (its norms and biases then get no weight decay), or what torch takes.
+            name: a name of ``hf_decentral.integrations.optimizers.names()``.
+            settings: ``lr``, ``weight_decay``, ``betas`` and what else that optimizer takes.
+
+        Raises:
+            SettingsError: an unknown name, or a setting that this optimizer does not have.
+        """
+        from hf_decentral.integrations import optimizers
+
+        if "accum" in name:
+            settings = {"accum": self.settings.accum, "horizon": self.settings.horizon, **settings}
+        return optimizers.build(name, model_or_params, **settings)
+
+    @contextmanager
+    def averaged(self, model: nn.Module) -> Iterator[nn.Module]:
+        """A context in which ``model`` holds the consensus, the mean of all workers. Collective.
+
+        Trainable parameters and floating-point buffers are averaged. At the end every worker has its own back,
+        bit for bit; what is written to them inside is lost. With All-Reduce nothing needs to be done.
+
+        Raises:
+            ParameterError: no prepared optimizer trains this model.
+        """
+        if not self.gossips or self.workers == 1:
+            yield model
+            return
+        if not self.trains(model):
+            raise nothing_gossips()
+        with averaged(model):
+            yield model
+
+    def trains(self, model: nn.Module) -> bool:
+        """True where a prepared optimizer exchanges parameters of this model."""
+        params = {id(p) for p in model.parameters()}
+        return any(handle.owns(params) for handle in self.handles)
+
+    def distance(self) -> float:
+        """Consensus distance: root mean square over the workers of ``||x_i - mean||``. Collective."""
+        return float(sum(handle.distance() ** 2 for handle in self.handles) ** 0.5)
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes that this worker has sent so far; for All-Reduce what a ring needs, ``2 (n-1)/n`` times the gradients."""
+        own = sum(handle.sent_bytes for handle in self.handles)
+        return own if self.gossips else self._allreduced.sent_bytes(self.workers)
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds that this worker has stood still for its neighbours; 0 for All-Reduce, which does not tell."""
+        return float(sum(handle.waited_seconds for handle in self.handles))
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of every worker, in their order. Collective.
+
+        Raises:
+            PeerLost: a worker did not answer within the deadline.
+        """
+        if self.workers == 1:
+            return [value]
+        for handle in self.handles:
+            return handle.transport.gather(value)
+        values: list[Any] = [None] * self.workers
+        dist.all_gather_object(values, value)
+        return values

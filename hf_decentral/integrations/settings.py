@@ -1,0 +1,154 @@
+"""The settings of a run, each found in the first place that has it.
+
+An argument in the code, then the environment (``DECENTRAL_TOPOLOGY=ring``), then the file named by
+``DECENTRAL_CONFIG``, then the file with which ``accelerate launch`` was called, then the default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hf_decentral import averaging, topology
+from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.integrations import hosts as host_lists
+from hf_decentral.integrations import launch
+from hf_decentral.optim.gossip import Order
+
+ALLREDUCE = "allreduce"
+"""The topology that is none: Accelerate's own All-Reduce, as a baseline."""
+
+_PREFIX, _CONFIG = "DECENTRAL_", "DECENTRAL_CONFIG"
+_HORIZONS = ("windows", "steps")
+_ACCELERATE_KEYS = {"compute_environment", "distributed_type", "num_processes", "mpirun_config"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run averages.
+
+    Attributes:
+        topology: who averages with whom, or ``"allreduce"``.
+        accum: optimizer steps for which AccumAdam gathers gradients before it commits its moments.
+        horizon: whether AccumAdam's betas count ``"windows"`` (as published) or ``"steps"`` (betas ** accum).
+        averaging: what is sent and how it is combined.
+        order: where the average stands relative to the local step.
+        comm_timeout: longest wait for a neighbour, in seconds.
+        hosts: workers of each host; None: found.
+        sources: where each setting was found.
+    """
+
+    topology: str = "aer"
+    accum: int = 4
+    horizon: str = "windows"
+    averaging: str = "plain"
+    order: str = "awc"
+    comm_timeout: float = 600.0
+    hosts: tuple[int, ...] | None = None
+    sources: tuple[tuple[str, str], ...] = ()
+
+    def describe(self) -> str:
+        """All settings with their sources, on one line."""
+        told = []
+        for name, source in self.sources:
+            value = getattr(self, name)
+            shown = "found" if value is None else ",".join(map(str, value)) if name == "hosts" else value
+            told.append(f"{name}={shown} ({source})")
+        return ", ".join(told)
+
+
+NAMES = tuple(f.name for f in fields(Settings) if f.name != "sources")
+
+
+def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """Find every setting.
+
+    Args:
+        explicit: arguments; None stands for one that was not given.
+        environment: None: that of this process.
+
+    Raises:
+        SettingsError: an unknown name (the nearest is offered), a value out of range, an unusable file.
+    """
+    environment = os.environ if environment is None else environment
+    places: list[tuple[str, Mapping[str, Any]]] = [
+        ("argument", {k: v for k, v in explicit.items() if v is not None}),
+        ("environment", _from_environment(environment)),
+    ]
+    named = environment.get(_CONFIG, "")
+    if named:
+        places.append((named, _from_file(Path(named), _CONFIG, plain=True)))
+    launched = launch.launcher_config()
+    if launched is not None:
+        places.append((str(launched), _from_file(launched, "accelerate launch --config_file", plain=False)))
+    values: dict[str, Any] = {}
+    sources = []
+    for name in NAMES:
+        source, value = next(
+            ((s, p[name]) for s, p in places if name in p), ("default", getattr(Settings, name))
+        )
+        values[name] = _checked(name, value)
+        sources.append((name, source))
+    return Settings(**values, sources=tuple(sources))
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for key, value in environment.items():
+        if key.startswith(_PREFIX) and key != _CONFIG:
+            name = key[len(_PREFIX) :].lower()
+            if name not in NAMES:
+                known = [_CONFIG, *(_PREFIX + n.upper() for n in NAMES)]
+                raise unknown_name("environment variable", key, known)
+            if value:
+                found[name] = value
+    return found
+
+
+def _from_file(path: Path, named_by: str, *, plain: bool) -> dict[str, Any]:
+    """The settings in a file: ``decentral_topology`` at the top or under mpirun_config, or plain ``topology``."""
+    content = launch.read(path, named_by)
+    below = content.get("mpirun_config")
+    prefix = _PREFIX.lower()
+    both = [*content.items(), *(below.items() if isinstance(below, dict) else ())]
+    found = {str(k)[len(prefix) :]: v for k, v in both if str(k).startswith(prefix)}
+    if not found and plain and not _ACCELERATE_KEYS & content.keys():
+        found, prefix = dict(content), ""
+    for name in found:
+        if name not in NAMES:
+            raise unknown_name(f"setting in {path}:", prefix + name, [prefix + n for n in NAMES])
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _checked(name: str, value: Any) -> Any:
+    """A value as its type, if it can be meant."""
+    if name == "hosts":
+        return None if value is None else host_lists.parse(value)
+    if name == "accum":
+        return _number(name, value, int, "a whole number of steps, 1 or more")
+    if name == "comm_timeout":
+        return _number(name, value, float, "seconds, more than 0")
+    known = {
+        "topology": lambda: [ALLREDUCE, *topology.names()],
+        "averaging": averaging.names,
+        "order": lambda: [o.value for o in Order],
+        "horizon": lambda: list(_HORIZONS),
+    }[name]()
+    text = str(value).strip().lower()
+    if text not in known:
+        raise unknown_name(name, value, known)
+    return text
+
+
+def _number(name: str, value: Any, kind: type[int] | type[float], expected: str) -> float:
+    try:
+        number = kind(value)
+        fits = number > 0 and float(number) == float(value) and not isinstance(value, bool)
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits or number == float("inf"):
+        raise out_of_range(name, value, expected, f"leave it out for {getattr(Settings, name)}")
+    return number
