@@ -47,9 +47,13 @@ from hf_decentral.transport import Memory
 
 @dataclass
 class Arguments:
-    output_dir: str = field(metadata={"help": "folder of the results, one JSON file a run; runs found there are not repeated"})
+    output_dir: str = field(
+        metadata={"help": "folder of the results, one JSON file a run; runs found there are not repeated"}
+    )
     plan: str | None = field(default=None, metadata={"help": "YAML list of runs"})
-    text: str | None = field(default=None, metadata={"help": "training text, .jsonl(.gz) with a 'text' column"})
+    text: str | None = field(
+        default=None, metadata={"help": "training text, .jsonl(.gz) with a 'text' column"}
+    )
     valid: str | None = field(default=None, metadata={"help": "validation text, same form"})
     jobs: int = field(default=2, metadata={"help": "runs at the same time, one thread each"})
     table: bool = field(default=False, metadata={"help": "only print what was found so far"})
@@ -146,12 +150,17 @@ class Stack(nn.Module):
         super().__init__()
         self.inner = [model]  # in a list: not a submodule, its own parameters are never trained
         self.names = [n for n, _ in model.named_parameters()]
-        self.rows = nn.ParameterList(p.detach().expand(replicas, *p.shape).clone() for _, p in model.named_parameters())
+        self.rows = nn.ParameterList(
+            p.detach().expand(replicas, *p.shape).clone() for _, p in model.named_parameters()
+        )
 
     def losses(self, ids: Tensor) -> list[Tensor]:
         """Each replica's loss on its own batch ``ids[w]``."""
         split = [p.unbind(0) for p in self.rows]
-        return [self._loss({n: s[w] for n, s in zip(self.names, split, strict=True)}, ids[w]) for w in range(len(ids))]
+        return [
+            self._loss({n: s[w] for n, s in zip(self.names, split, strict=True)}, ids[w])
+            for w in range(len(ids))
+        ]
 
     def _loss(self, params: dict[str, Tensor], ids: Tensor) -> Tensor:
         return functional_call(self.inner[0], params, kwargs={"input_ids": ids, "labels": ids}).loss
@@ -186,7 +195,13 @@ def train(run: Run, data: np.ndarray, valid: np.ndarray, position: int) -> dict[
     optimizer = optimizer_for(run, stack)
     batches, curve, recent = Batches(data, run), [], []
     began = time.perf_counter()
-    bar = tqdm(range(run.steps), desc=f"{run.method} {run.topology} {run.lr:g}", position=position, leave=False, mininterval=5)
+    bar = tqdm(
+        range(run.steps),
+        desc=f"{run.method} {run.topology} {run.lr:g}",
+        position=position,
+        leave=False,
+        mininterval=5,
+    )
     for step in bar:
         for group in optimizer.param_groups:
             group["lr"] = rate(run, step)
@@ -200,7 +215,9 @@ def train(run: Run, data: np.ndarray, valid: np.ndarray, position: int) -> dict[
         optimizer.zero_grad()
         recent.append(float(torch.stack(losses).detach().mean()))
         if step + 1 in (run.steps // 2, run.steps * 9 // 10, run.steps):
-            curve.append({"step": step + 1, "train_loss": mean(recent), "val_loss": evaluate(stack, valid, run)})
+            curve.append(
+                {"step": step + 1, "train_loss": mean(recent), "val_loss": evaluate(stack, valid, run)}
+            )
             recent = []
             bar.set_postfix(val=curve[-1]["val_loss"])
     distance = 0.0 if replicas == 1 else gossip(optimizer).distance()
@@ -261,9 +278,37 @@ def show(folder: Path) -> None:
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
-        key = tuple(found[k] for k in ("method", "topology", "accum", "horizon", "complete_steps", "order", "accum_warmup", "beta2", "steps", "lr"))
+        key = tuple(
+            found[k]
+            for k in (
+                "method",
+                "topology",
+                "accum",
+                "horizon",
+                "complete_steps",
+                "order",
+                "accum_warmup",
+                "beta2",
+                "steps",
+                "lr",
+            )
+        )
         rows.setdefault(key, []).append(found)
-    table = Table("method", "topology", "accum", "horizon", "first complete", "order", "accum from", "beta2", "steps", "lr", "val loss", "seeds", "last tenth")
+    table = Table(
+        "method",
+        "topology",
+        "accum",
+        "horizon",
+        "first complete",
+        "order",
+        "accum from",
+        "beta2",
+        "steps",
+        "lr",
+        "val loss",
+        "seeds",
+        "last tenth",
+    )
     for key, found in sorted(rows.items(), key=lambda row: str(row[0])):
         losses = [f["val_loss"] for f in found]
         spread = f" ± {stdev(losses):.4f}" if len(losses) > 1 else ""
@@ -278,7 +323,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not args.table:
         tokens(args, folder)
-        runs = [r for r in expand(yaml.safe_load(Path(args.plan).read_text())) if not (folder / f"{r.name}.json").exists()]
+        runs = [
+            r
+            for r in expand(yaml.safe_load(Path(args.plan).read_text()))
+            if not (folder / f"{r.name}.json").exists()
+        ]
         with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
             jobs = [(k, run, str(folder)) for k, run in enumerate(runs)]
             for _ in tqdm(pool.imap_unordered(work, jobs), total=len(jobs), desc="runs", position=3):

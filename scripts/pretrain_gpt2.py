@@ -6,14 +6,13 @@
     torchrun --nproc-per-node 4 scripts/pretrain_gpt2.py --topology allreduce --max_steps 500
 
 Writes metrics.jsonl, summary.json, checkpoints/ and model/ (the consensus; loads with from_pretrained) into
---output_dir, which all hosts share. What is special about gossip here is the four calls marked with (*).
+--output_dir, which all hosts share. What is special about gossip here is the three calls marked with (*).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -32,7 +31,8 @@ from transformers.optimization import get_cosine_with_min_lr_schedule_with_warmu
 
 from hf_decentral import DecentralizedError, DecentralizedPlugin
 from hf_decentral.data import load_text
-from hf_decentral.errors import out_of_range, runs, unknown_name
+from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.integrations.run_folder import RunFolder
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -107,7 +107,9 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     """GPT-2 of transformers, with the weights that the seed gives."""
     vocabulary = s.vocab_size or len(tokenizer)
     if vocabulary < len(tokenizer):
-        raise out_of_range("--vocab_size", vocabulary, f"at least {len(tokenizer)}, the tokenizer's size", "raise it")
+        raise out_of_range(
+            "--vocab_size", vocabulary, f"at least {len(tokenizer)}, the tokenizer's size", "raise it"
+        )
     if s.n_embd % s.n_head:
         raise out_of_range("--n_embd", s.n_embd, f"a multiple of --n_head {s.n_head}", "change one of them")
     config = GPT2Config(
@@ -125,6 +127,10 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     return model
 
 
+# What a run that goes on from a checkpoint may not change.
+FIXED = "dataset tokenizer streaming seed optim n_layer n_head n_embd block_size vocab_size bias".split()
+
+
 @dataclass
 class Run:
     """What a training run is made of, and where it stands."""
@@ -132,6 +138,7 @@ class Run:
     settings: Settings
     accelerator: Accelerator
     plugin: DecentralizedPlugin
+    folder: RunFolder
     model: torch.nn.Module
     optimizer: Any
     scheduler: Any
@@ -159,7 +166,7 @@ def begin(s: Settings) -> Run:
     plugin = DecentralizedPlugin(  # (*)
         topology=s.topology, accum=s.accum, horizon=s.horizon, comm_timeout=s.comm_timeout
     ).attach(accelerator)
-    open_output(accelerator, Path(s.output_dir), s.resume)
+    folder = RunFolder(accelerator, s.output_dir, s.resume)
     set_seed(s.seed)
     data = load_text(
         s.dataset,
@@ -183,7 +190,7 @@ def begin(s: Settings) -> Run:
     # The batches are not prepared: each worker reads its own part already.
     model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
     accelerator.init_trackers("logs", config={k: v for k, v in asdict(s).items() if v is not None})
-    return Run(s, accelerator, plugin, model, optimizer, scheduler, batches, held_out, data.tokenizer)
+    return Run(s, accelerator, plugin, folder, model, optimizer, scheduler, batches, held_out, data.tokenizer)
 
 
 def train_step(run: Run) -> torch.Tensor:
@@ -208,7 +215,8 @@ def train_step(run: Run) -> torch.Tensor:
 def train(run: Run) -> dict[str, Any]:
     """Train up to --max_steps; gives back the last line of metrics.jsonl."""
     s, accelerator = run.settings, run.accelerator
-    log = Log(run)
+    run.folder.begin_log(run.step)
+    bar = tqdm(total=s.max_steps, initial=run.step, disable=not accelerator.is_main_process, unit="step")
     losses: list[torch.Tensor] = []
     line: dict[str, Any] = {}
     for step in range(run.step + 1, s.max_steps + 1):
@@ -219,12 +227,16 @@ def train(run: Run) -> dict[str, Any]:
         evaluated = step == s.max_steps or (s.eval_every > 0 and step % s.eval_every == 0)
         if evaluated or step % s.log_every == 0:
             line = measure(run, torch.stack(losses).mean(), evaluated)
-            log.write(line)
+            run.folder.log(line)
+            accelerator.log({name: value for name, value in line.items() if name != "step"}, step=step)
+            bar.set_postfix(
+                {name: f"{line[name]:.4f}" for name in line if name.endswith("loss")}, refresh=False
+            )
             losses.clear()
-        log.bar.update()
+        bar.update()
         if s.save_every > 0 and step % s.save_every == 0:
-            save(run)
-    log.bar.close()
+            run.folder.save(step, run.batches, {"seconds": run.seconds, "settings": asdict(s)})
+    bar.close()
     accelerator.wait_for_everyone()
     return line
 
@@ -267,94 +279,13 @@ def evaluate(run: Run) -> float:
     return float(loss_sum / contexts)
 
 
-class Log:
-    """metrics.jsonl, the trackers and the progress bar: all on worker 0 only."""
-
-    def __init__(self, run: Run) -> None:
-        self.accelerator, self.path = run.accelerator, Path(run.settings.output_dir) / "metrics.jsonl"
-        hidden = not run.accelerator.is_main_process
-        self.bar = tqdm(total=run.settings.max_steps, initial=run.step, disable=hidden, unit="step")
-        if run.accelerator.is_main_process:  # lines after the checkpoint will be written again
-            lines = self.path.read_text().splitlines() if run.step and self.path.exists() else []
-            kept = [line for line in lines if json.loads(line)["step"] <= run.step]
-            self.path.write_text("".join(line + "\n" for line in kept))
-
-    def write(self, line: dict[str, Any]) -> None:
-        if self.accelerator.is_main_process:
-            with self.path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            shown = {name: line[name] for name in ("train_loss", "val_loss") if name in line}
-            self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()}, refresh=False)
-        self.accelerator.log({name: line[name] for name in line if name != "step"}, step=line["step"])
-
-
-def open_output(accelerator: Accelerator, output: Path, resume: bool) -> None:
-    """Make the folder, see that all workers share it, and that no checkpoint would be written over."""
-    if checkpoints(output) and not resume:
-        raise runs.checkpoint_exists(output / "checkpoints")
-    if accelerator.is_main_process:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "running").touch()
-    accelerator.wait_for_everyone()
-    shared = (output / "running").exists()
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        (output / "running").unlink()
-    if not shared:
-        raise runs.not_shared(output)
-
-
-def checkpoints(output: Path) -> list[Path]:
-    """The complete checkpoints, oldest first: a folder gets its name when all of it is written."""
-    return sorted(p for p in (output / "checkpoints").glob("step_*") if p.suffix == "" and (p / "run.json").exists())
-
-
-def save(run: Run) -> None:
-    """Save all workers aside, rename when all have written, and keep the last two."""
-    accelerator, output = run.accelerator, Path(run.settings.output_dir)
-    final = output / "checkpoints" / f"step_{run.step:08d}"
-    aside = final.with_suffix(".partial")
-    if accelerator.is_main_process:
-        shutil.rmtree(aside, ignore_errors=True)
-    accelerator.wait_for_everyone()
-    accelerator.save_state(str(aside))
-    (aside / f"data_{accelerator.process_index}.json").write_text(json.dumps(run.batches.state_dict()))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        about = {"step": run.step, "seconds": run.seconds, "workers": accelerator.num_processes}
-        (aside / "run.json").write_text(json.dumps(about | {"settings": asdict(run.settings)}))
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(aside, final)
-        for old in checkpoints(output)[:-2]:
-            shutil.rmtree(old, ignore_errors=True)
-    accelerator.wait_for_everyone()
-
-
-def resume(run: Run) -> None:
-    """Go on from the last complete checkpoint, if it is one of this model on this data."""
-    output, settings = Path(run.settings.output_dir), asdict(run.settings)
-    found = checkpoints(output)
-    if not found:
-        raise runs.nothing_to_resume(output / "checkpoints")
-    about = runs.read_state(found[-1] / "run.json")
-    before = about["settings"]
-    fixed = "dataset tokenizer optim n_layer n_head n_embd block_size vocab_size bias streaming seed".split()
-    differing = {name: (before[name], settings[name]) for name in fixed if before[name] != settings[name]}
-    if differing:
-        raise runs.other_run(found[-1], differing)
-    run.accelerator.load_state(str(found[-1]))
-    mine = run.accelerator.process_index % about["workers"]
-    run.batches.load_state_dict(runs.read_state(found[-1] / f"data_{mine}.json"))
-    run.step, run.seconds = about["step"], about["seconds"]
-
-
 def finish(run: Run, line: dict[str, Any]) -> None:
     """Save the consensus as a model of transformers, and write summary.json."""
     output, accelerator = Path(run.settings.output_dir), run.accelerator
-    with run.plugin.averaged(run.model):  # (*)
-        if accelerator.is_main_process:
-            accelerator.unwrap_model(run.model).save_pretrained(output / "model")
-            run.tokenizer.save_pretrained(output / "model")
+    weights = accelerator.get_state_dict(run.model)  # the consensus; every worker takes part
+    if accelerator.is_main_process:
+        accelerator.unwrap_model(run.model).save_pretrained(output / "model", state_dict=weights)
+        run.tokenizer.save_pretrained(output / "model")
     if accelerator.is_main_process and line:
         summary = line | {
             "topology": run.plugin.topology,
@@ -365,14 +296,15 @@ def finish(run: Run, line: dict[str, Any]) -> None:
             "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
             "settings": asdict(run.settings),
         }
-        (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        (output / "summary.json").write_text(json.dumps(summary, indent=2))
     accelerator.end_training()
 
 
 def main() -> None:
     run = begin(parse(sys.argv[1:]))
     if run.settings.resume:
-        resume(run)
+        about = run.folder.load(run.batches, asdict(run.settings), FIXED)
+        run.step, run.seconds = about["step"], about["seconds"]
     # The weights began alike; what is drawn from here on (dropout) differs between workers.
     set_seed(run.settings.seed + run.step, device_specific=True)
     finish(run, train(run))
