@@ -72,3 +72,10 @@ def nothing_to_train(model: str) -> ParameterError:
             "unfreeze a part of the model before the optimizer is made",
         )
     )
+
+
+def refused(optimizer: str, given: str, cause: str) -> SettingsError:
+    """torch refused a value."""
+    return SettingsError(
+        sentence(f"{optimizer} was given {given}", f"torch refuses it: {cause}", "correct that setting")
+    )
