@@ -1,0 +1,56 @@
+"""What all tests share: lanes for tests that start processes, and no skips without need in CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from types import ModuleType
+
+import pytest
+
+# A test may be skipped for these reasons and for no other one, or CI would be green without having looked.
+NEEDED_SKIPS = ("needs a GPU", "../shared/data is absent")
+
+
+def starts_processes(module: ModuleType) -> bool:
+    """Whether a test module uses tests/processes.py or subprocess."""
+    for value in vars(module).values():
+        if value is subprocess or getattr(value, "__name__", "") == "tests.processes":
+            return True
+        if getattr(value, "__module__", "") in ("tests.processes", "subprocess"):
+            return True
+    return False
+
+
+# Before xdist looks for the groups, which it does first of all.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start several processes go to one lane: two such tests at once would starve each other."""
+    for item in items:
+        module = getattr(item, "module", None)
+        if item.get_closest_marker("processes") or (module is not None and starts_processes(module)):
+            item.add_marker(pytest.mark.processes)
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+def needless(reason: str) -> bool:
+    """Whether a test should have run."""
+    told = reason.removeprefix("Skipped: ")
+    return not any(told.startswith(needed) for needed in NEEDED_SKIPS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI, fail where a test was skipped without need, or where nothing passed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or reporter is None or hasattr(session.config, "workerinput"):
+        return
+    skipped = [
+        (report.nodeid, str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr))
+        for report in reporter.stats.get("skipped", [])
+    ]
+    found = [f"{test}: {reason}" for test, reason in skipped if needless(reason)]
+    if found:
+        reporter.write_line("\nskipped although CI must run it:\n  " + "\n  ".join(found), red=True)
+    if found or not reporter.stats.get("passed"):
+        session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
