@@ -45,11 +45,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not os.environ.get("CI") or reporter is None or hasattr(session.config, "workerinput"):
         return
-    skipped = [
-        (report.nodeid, str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr))
-        for report in reporter.stats.get("skipped", [])
-    ]
-    found = [f"{test}: {reason}" for test, reason in skipped if needless(reason)]
+    found = []
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if needless(reason):
+            found.append(f"{report.nodeid}: {reason}")
     if found:
         reporter.write_line("\nskipped although CI must run it:\n  " + "\n  ".join(found), red=True)
     if found or not reporter.stats.get("passed"):
