@@ -11,27 +11,25 @@ Writes metrics.jsonl, summary.json, checkpoints/ and model/ (the consensus; load
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration, set_seed
 from tqdm import tqdm
-from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser
+from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.optimization import get_cosine_with_min_lr_schedule_with_warmup
 
 from hf_decentral import DecentralizedError, DecentralizedPlugin
 from hf_decentral.data import load_text
-from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.errors import out_of_range
+from hf_decentral.integrations import recipe
 from hf_decentral.integrations.run_folder import RunFolder
 
 
@@ -84,32 +82,11 @@ class Settings:
     report_to: str = option("Accelerate trackers, by commas: tensorboard, wandb; or none.", "none")
 
 
-def parse(arguments: list[str]) -> Settings:
-    """Flags over recipe over defaults."""
-    parser = HfArgumentParser(Settings, description=__doc__.splitlines()[0], allow_abbrev=False)
-    (settings,) = parser.parse_args_into_dataclasses(arguments)
-    if settings.recipe is not None:
-        recipe = yaml.safe_load(Path(settings.recipe).read_text()) or {}
-        names = [one.name for one in fields(Settings)]
-        for name in recipe:
-            if name not in names:
-                raise unknown_name(f"key of {settings.recipe}", name, names)
-        parser.set_defaults(**recipe)
-        (settings,) = parser.parse_args_into_dataclasses(arguments)
-    for name in ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every"):
-        if getattr(settings, name) < 1:
-            raise out_of_range(f"--{name}", getattr(settings, name), "a whole number from 1", "raise it")
-    settings.min_lr = settings.lr / 10 if settings.min_lr is None else settings.min_lr
-    return settings
-
-
 def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     """GPT-2 of transformers, with the weights that the seed gives."""
     vocabulary = s.vocab_size or len(tokenizer)
     if vocabulary < len(tokenizer):
-        raise out_of_range(
-            "--vocab_size", vocabulary, f"at least {len(tokenizer)}, the tokenizer's size", "raise it"
-        )
+        raise out_of_range("--vocab_size", vocabulary, f"{len(tokenizer)} (tokenizer) or more", "raise it")
     if s.n_embd % s.n_head:
         raise out_of_range("--n_embd", s.n_embd, f"a multiple of --n_head {s.n_head}", "change one of them")
     config = GPT2Config(
@@ -128,7 +105,8 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
 
 
 # What a run that goes on from a checkpoint may not change.
-FIXED = "dataset tokenizer streaming seed optim n_layer n_head n_embd block_size vocab_size bias".split()
+SHAPE = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias")
+FIXED = (*SHAPE, "dataset", "text_column", "tokenizer", "streaming", "optim", "seed")
 
 
 @dataclass
@@ -149,6 +127,14 @@ class Run:
     seconds: float = 0.0  # spent in steps
     step_seconds: list[float] = field(default_factory=list)  # of each step since start or resume
 
+    def state_dict(self) -> dict[str, Any]:
+        """What each worker saves besides its replica, its optimizer and its scheduler."""
+        return {"step": self.step, "seconds": self.seconds, "batches": self.batches.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.batches.load_state_dict(state["batches"])
+
 
 def begin(s: Settings) -> Run:
     """Make everything, in the order that Accelerate needs."""
@@ -166,27 +152,20 @@ def begin(s: Settings) -> Run:
     plugin = DecentralizedPlugin(  # (*)
         topology=s.topology, accum=s.accum, horizon=s.horizon, comm_timeout=s.comm_timeout
     ).attach(accelerator)
-    folder = RunFolder(accelerator, s.output_dir, s.resume)
+    folder = RunFolder(accelerator, s.output_dir, asdict(s), resume=s.resume, fixed=FIXED)
     set_seed(s.seed)
     data = load_text(
-        s.dataset,
-        s.tokenizer,
-        text_column=s.text_column,
-        validation_fraction=s.validation_fraction,
-        streaming=s.streaming,
-        cache_dir=s.cache_dir,
-    )
+        s.dataset, s.tokenizer, text_column=s.text_column, validation_fraction=s.validation_fraction,
+        streaming=s.streaming, cache_dir=s.cache_dir,
+    )  # fmt: skip
     part = {"worker": accelerator.process_index, "workers": accelerator.num_processes}
     batches = data.batches(s.block_size, s.batch_size, **part, seed=s.seed)
     held_out = data.validation(s.block_size, s.batch_size, **part, limit=s.eval_contexts)
     model = build_model(s, data.tokenizer)
-    settings = {"betas": (s.beta1, s.beta2)} if "ada" in s.optim else {}
-    optimizer = plugin.optimizer(  # (*)
-        model, s.optim, lr=s.lr, weight_decay=s.weight_decay, **settings
-    )
-    scheduler = get_cosine_with_min_lr_schedule_with_warmup(
-        optimizer, min(s.warmup_steps, s.max_steps // 2), s.max_steps, min_lr=s.min_lr
-    )
+    betas = (s.beta1, s.beta2) if "ada" in s.optim else None  # of the Adam family only
+    optimizer = plugin.optimizer(model, s.optim, lr=s.lr, weight_decay=s.weight_decay, betas=betas)  # (*)
+    warmup, min_lr = min(s.warmup_steps, s.max_steps // 2), s.lr / 10 if s.min_lr is None else s.min_lr
+    scheduler = get_cosine_with_min_lr_schedule_with_warmup(optimizer, warmup, s.max_steps, min_lr=min_lr)
     # The batches are not prepared: each worker reads its own part already.
     model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
     accelerator.init_trackers("logs", config={k: v for k, v in asdict(s).items() if v is not None})
@@ -229,13 +208,11 @@ def train(run: Run) -> dict[str, Any]:
             line = measure(run, torch.stack(losses).mean(), evaluated)
             run.folder.log(line)
             accelerator.log({name: value for name, value in line.items() if name != "step"}, step=step)
-            bar.set_postfix(
-                {name: f"{line[name]:.4f}" for name in line if name.endswith("loss")}, refresh=False
-            )
+            bar.set_postfix({name: line[name] for name in line if name.endswith("loss")}, refresh=False)
             losses.clear()
         bar.update()
         if s.save_every > 0 and step % s.save_every == 0:
-            run.folder.save(step, run.batches, {"seconds": run.seconds, "settings": asdict(s)})
+            run.folder.save(step)
     bar.close()
     accelerator.wait_for_everyone()
     return line
@@ -281,32 +258,34 @@ def evaluate(run: Run) -> float:
 
 def finish(run: Run, line: dict[str, Any]) -> None:
     """Save the consensus as a model of transformers, and write summary.json."""
-    output, accelerator = Path(run.settings.output_dir), run.accelerator
+    accelerator, folder = run.accelerator, run.folder.output / "model"
     weights = accelerator.get_state_dict(run.model)  # the consensus; every worker takes part
     if accelerator.is_main_process:
-        accelerator.unwrap_model(run.model).save_pretrained(output / "model", state_dict=weights)
-        run.tokenizer.save_pretrained(output / "model")
-    if accelerator.is_main_process and line:
-        summary = line | {
+        accelerator.unwrap_model(run.model).save_pretrained(folder, state_dict=weights)
+        run.tokenizer.save_pretrained(folder)
+        about = {
             "topology": run.plugin.topology,
             "optim": run.settings.optim,
             "workers": accelerator.num_processes,
             "steps": run.step,
-            "step_seconds": statistics.median(run.step_seconds[1:] or run.step_seconds),
+            "step_seconds": statistics.median(run.step_seconds[1:] or run.step_seconds or [0.0]),
             "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
             "settings": asdict(run.settings),
         }
-        (output / "summary.json").write_text(json.dumps(summary, indent=2))
+        if line:  # else this run had nothing left to do
+            run.folder.write("summary.json", line | about)
     accelerator.end_training()
 
 
 def main() -> None:
-    run = begin(parse(sys.argv[1:]))
-    if run.settings.resume:
-        about = run.folder.load(run.batches, asdict(run.settings), FIXED)
-        run.step, run.seconds = about["step"], about["seconds"]
-    # The weights began alike; what is drawn from here on (dropout) differs between workers.
-    set_seed(run.settings.seed + run.step, device_specific=True)
+    settings = recipe.parse(Settings, sys.argv[1:], "Pretrain GPT-2, with gossip or with All-Reduce.")
+    counts = ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every")
+    recipe.at_least(settings, 1, counts)
+    run = begin(settings)
+    run.accelerator.register_for_checkpointing(run)
+    set_seed(settings.seed, device_specific=True)  # the weights began alike, dropout differs between workers
+    if settings.resume:
+        run.folder.load()
     finish(run, train(run))
 
 

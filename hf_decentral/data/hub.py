@@ -18,7 +18,7 @@ def loaded(name: str, config: str | None, column: str, *, streaming: bool) -> Fo
     Raises:
         DataError: it cannot be loaded, or has no such column.
     """
-    import datasets  # type: ignore[import-untyped]  # heavy, and not needed for local text
+    import datasets  # heavy, and not needed for local text
 
     try:
         splits = datasets.load_dataset(name, config, streaming=streaming)

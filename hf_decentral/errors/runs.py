@@ -1,4 +1,4 @@
-"""Errors about the output folder of a training script: what an earlier run left there, and what is missing."""
+"""Errors about the output folder of a training script, and what an earlier run left there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_decentral.errors.base import CheckpointError, LaunchError, sentence
+from hf_decentral.errors.base import CheckpointError, sentence
 
 
 def checkpoint_exists(folder: Path) -> CheckpointError:
@@ -29,7 +29,7 @@ def nothing_to_resume(folder: Path) -> CheckpointError:
         sentence(
             f"{str(folder)!r} holds no complete checkpoint{found}",
             "--resume goes on from a checkpoint that was saved completely",
-            "start without --resume, or give the --output_dir of the run; --save_every sets how often one is saved",
+            "start without --resume, or give that run's --output_dir; --save_every sets when one is saved",
         )
     )
 
@@ -47,29 +47,18 @@ def other_run(folder: Path, differing: Mapping[str, tuple[object, object]]) -> C
 
 
 def unreadable_state(path: Path, cause: str) -> CheckpointError:
-    """A small state file of a checkpoint that is missing or damaged."""
+    """A small file of an earlier run that is missing or damaged."""
     return CheckpointError(
         sentence(
             f"{str(path)!r} cannot be read ({cause})",
             "expected the file as it was saved",
-            "delete this checkpoint folder; --resume then takes the one before",
-        )
-    )
-
-
-def not_shared(folder: Path) -> LaunchError:
-    """Hosts that do not see the same output folder."""
-    return LaunchError(
-        sentence(
-            f"{str(folder)!r} is not the folder that worker 0 sees",
-            "all hosts share --output_dir: every worker saves its part of a checkpoint there",
-            "put it on a shared file system",
+            "restore the file, or begin a new run in another --output_dir",
         )
     )
 
 
 def read_state(path: Path) -> Any:
-    """Read a small JSON file of a checkpoint.
+    """Read a small JSON file of an earlier run.
 
     Raises:
         CheckpointError: it is missing or damaged.

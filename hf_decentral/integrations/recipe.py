@@ -1,0 +1,53 @@
+"""Flags of a training script, with defaults out of a file: ``--recipe FILE.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.integrations.launch import read
+
+S = TypeVar("S")
+
+
+def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
+    """Parse flags into a dataclass that has a field ``recipe``; a flag that is given wins over the recipe.
+
+    Args:
+        kind: the dataclass; its fields are the flags.
+        arguments: the words of the command line.
+        description: shown by ``--help``.
+
+    Raises:
+        SettingsError: the recipe cannot be read, or names a flag that there is not.
+    """
+    from transformers import HfArgumentParser  # heavy
+
+    parser: Any = HfArgumentParser(kind, description=description, allow_abbrev=False)  # type: ignore[arg-type]
+    settings: Any = parser.parse_args_into_dataclasses(list(arguments))[0]
+    if settings.recipe is not None:
+        recipe = read(Path(settings.recipe), "--recipe")
+        names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+        for name in recipe:
+            if name not in names:
+                raise unknown_name(f"setting in {settings.recipe}:", name, names)
+        parser.set_defaults(**recipe)
+        settings = parser.parse_args_into_dataclasses(list(arguments))[0]
+    found: S = settings
+    return found
+
+
+def at_least(settings: object, smallest: int, names: Sequence[str]) -> None:
+    """Refuse numbers that are too small.
+
+    Raises:
+        SettingsError: naming the first of them.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value < smallest:
+            expected = f"a whole number, {smallest} or more"
+            raise out_of_range(f"--{name}", value, expected, "correct the flag or the recipe")
