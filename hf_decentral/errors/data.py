@@ -148,8 +148,8 @@ def tokenizer_size(given: str, smallest: int, largest: int) -> DataError:
     return DataError(
         sentence(
             f"--tokenizer is {given!r}",
-            f"bpe:SIZE takes a whole number from {smallest} (256 bytes and end-of-text) to {largest}",
-            "bpe:2048 suits a small text",
+            f"expected bpe:SIZE with a whole number from {smallest} (256 bytes and end-of-text) to {largest}",
+            "a small text needs no more than bpe:2048",
         )
     )
 
