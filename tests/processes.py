@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 _context = multiprocessing.get_context("forkserver")
 # The server imports torch once; each process is then a fork of it and starts in milliseconds.
-_context.set_forkserver_preload(["torch", "torch.distributed", "hf_decentral.optim"])
+_context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "hf_decentral.optim"])
 
 
 @dataclass
@@ -44,7 +44,7 @@ def _say(answer: Connection, outcome: Outcome) -> None:
 
 def _child(function: Callable[..., Any], rank: int, workers: int, port: int, args: Any, answer: Connection) -> None:
     torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(workers), GROUP_RANK="0")
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(workers), GROUP_RANK="0", GLOO_SOCKET_IFNAME="lo")
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=workers, timeout=timedelta(seconds=60))
     try:

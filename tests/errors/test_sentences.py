@@ -40,6 +40,7 @@ VALUES: dict[str, Any] = {
     "Mapping[str, Any]": {"one": 1},
     "Mapping[str, object]": {"one": 1},
     "dict[str, Any]": {"one": 1},
+    "Mapping[str, tuple[object, object]]": {"one": (1, 2)},
     "Exception": ValueError("broken"),
     "BaseException": ValueError("broken"),
 }
