@@ -20,12 +20,14 @@ class Topology:
         workers: number of workers, ``W``.
         period: the rounds repeat after so many steps; None if they never do.
         at: the round of a step, 0, 1, 2, ...
+        phases: the topologies of which one that never repeats is made, for what must be opened beforehand.
     """
 
     name: str
     workers: int
     period: int | None
     at: Callable[[int], Round] = field(repr=False, compare=False)
+    phases: tuple[Topology, ...] = field(default=(), repr=False, compare=False)
 
     def __call__(self, step: int) -> Round:
         return self.at(step)

@@ -52,8 +52,10 @@ class Processes:
 
     def prepare(self, topology: Topology) -> None:
         """Open a process group for every average among three and more workers of a period. Collective."""
+        for phase in topology.phases:
+            self.prepare(phase)
         if topology.period is None:
-            return  # rounds that never repeat travel as messages between pairs
+            return  # other rounds travel as messages between pairs
         for round in topology.rounds():
             for group in round.groups or ():
                 if len(group) > 2 and group not in self._groups:

@@ -1,0 +1,84 @@
+"""Who averages with whom: one family a file, one row a topology.
+
+A topology is a pure function from the number of a step to a :class:`~hf_decentral.rounds.Round`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hf_decentral.errors import unknown_name
+from hf_decentral.errors.topology import wrong_hosts, wrong_workers
+from hf_decentral.rounds import Round
+from hf_decentral.topology.aer import aer
+from hf_decentral.topology.base import Hosts, Topology
+from hf_decentral.topology.base_graph import base_graph
+from hf_decentral.topology.combinators import every, then, without
+from hf_decentral.topology.complete import complete
+from hf_decentral.topology.exponential import one_peer_exponential
+from hf_decentral.topology.ring import ring
+from hf_decentral.topology.spectrum import Spectrum, spectrum
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table.
+
+    Attributes:
+        make: ``make(workers, hosts)`` gives the topology.
+        summary: what it is, for people.
+    """
+
+    make: Callable[[int, Hosts], Topology]
+    summary: str
+
+
+TABLE: dict[str, Entry] = {
+    "aer": Entry(aer, "alternating exponential ring: inside hosts and between pairs of hosts in turns"),
+    "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, the exact mean for any number of workers"),
+    "complete": Entry(complete, "everybody with everybody: the exact mean in every round"),
+    "one_peer_exponential": Entry(one_peer_exponential, "one peer a round, at distances 1, 2, 4, ..."),
+    "ring": Entry(ring, "a third from each side; the smallest stable step of all"),
+}
+
+__all__ = [
+    "TABLE",
+    "Entry",
+    "Hosts",
+    "Round",
+    "Spectrum",
+    "Topology",
+    "build",
+    "every",
+    "names",
+    "spectrum",
+    "then",
+    "without",
+]
+
+
+def names() -> list[str]:
+    """The names of all topologies."""
+    return sorted(TABLE)
+
+
+def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
+    """The topology of that name.
+
+    Args:
+        name: a name of the table.
+        workers: number of workers, 1 or more.
+        hosts: the number of each worker's host; None stands for one worker a host.
+
+    Raises:
+        SettingsError: no topology has that name.
+        TopologyError: the number of workers or the hosts cannot be meant.
+    """
+    if name not in TABLE:
+        raise unknown_name("topology", name, TABLE)
+    if workers < 1:
+        raise wrong_workers(workers)
+    if hosts is not None and len(hosts) != workers:
+        raise wrong_hosts(hosts, workers)
+    return TABLE[name].make(workers, hosts)

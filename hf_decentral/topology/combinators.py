@@ -1,0 +1,49 @@
+"""Topologies made of topologies: a schedule is a topology with idle rounds, not another concept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hf_decentral.errors import out_of_range
+from hf_decentral.rounds import Round
+from hf_decentral.topology.base import Topology
+
+
+def every(steps: int, topology: Topology) -> Topology:
+    """One round of ``topology`` in every ``steps`` steps (the first at step ``steps - 1``), idle rounds between."""
+    if steps < 1:
+        raise out_of_range("steps", steps, "1 or more", "1 is a round in every step")
+    idle = Round.identity(topology.workers)
+    return Topology(
+        f"every({steps}, {topology.name})",
+        topology.workers,
+        topology.period and topology.period * steps,
+        lambda step: topology(step // steps) if step % steps == steps - 1 else idle,
+    )
+
+
+def then(first: Topology, steps: int, second: Topology) -> Topology:
+    """``first`` for so many steps, then ``second`` from its beginning. It never repeats as a whole."""
+    if steps < 0:
+        raise out_of_range("steps", steps, "0 or more", "0 leaves the first topology out")
+    if first.workers != second.workers:
+        advice = "build both topologies for the same workers"
+        raise out_of_range("second.workers", second.workers, f"{first.workers} as in the first", advice)
+    return Topology(
+        f"then({first.name}, {steps}, {second.name})",
+        first.workers,
+        None,
+        lambda step: first(step) if step < steps else second(step - steps),
+        phases=(first, second),
+    )
+
+
+def without(dead: Iterable[int], topology: Topology) -> Topology:
+    """The same rounds when some workers take no part; see :meth:`Round.without`."""
+    gone = frozenset(dead)
+    return Topology(
+        f"without({sorted(gone)}, {topology.name})",
+        topology.workers,
+        topology.period,
+        lambda step: topology(step).without(gone),
+    )
