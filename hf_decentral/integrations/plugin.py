@@ -30,6 +30,7 @@ from hf_decentral.errors.launch import (
     nothing_gossips,
 )
 from hf_decentral.integrations import hosts as host_lists
+from hf_decentral.integrations import optimizers
 from hf_decentral.integrations.launch import check_whole, check_world
 from hf_decentral.integrations.settings import ALLREDUCE, Settings, resolve
 from hf_decentral.integrations.wrapping import AllReduced, Wrapping
@@ -151,7 +152,7 @@ class DecentralizedPlugin:
     @property
     def workers(self) -> int:
         """Number of workers."""
-        return self.accelerator.num_processes
+        return int(self.accelerator.num_processes)
 
     @property
     def handles(self) -> list[Gossip]:
@@ -177,10 +178,10 @@ class DecentralizedPlugin:
         Raises:
             SettingsError: an unknown name, or a setting that this optimizer does not have.
         """
-        from hf_decentral.integrations import optimizers
-
-        if "accum" in name:
-            settings = {"accum": self.settings.accum, "horizon": self.settings.horizon, **settings}
+        known = optimizers.settings_of(name)
+        for setting in optimizers.WINDOW:
+            if setting in known and settings.get(setting) is None:
+                settings[setting] = getattr(self.settings, setting)
         return optimizers.build(name, model_or_params, **settings)
 
     @contextmanager

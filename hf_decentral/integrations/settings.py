@@ -101,8 +101,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if key.startswith(_PREFIX) and key != _CONFIG:
             name = key[len(_PREFIX) :].lower()
             if name not in NAMES:
-                known = [_CONFIG, *(_PREFIX + n.upper() for n in NAMES)]
-                raise unknown_name("environment variable", key, known)
+                known = [_CONFIG.lower(), *(_PREFIX.lower() + n for n in NAMES)]
+                raise unknown_name("setting in the environment:", key.lower(), known)
             if value:
                 found[name] = value
     return found
@@ -143,7 +143,7 @@ def _checked(name: str, value: Any) -> Any:
     return text
 
 
-def _number(name: str, value: Any, kind: type[int] | type[float], expected: str) -> float:
+def _number(name: str, value: Any, kind: type[int | float], expected: str) -> float:
     try:
         number = kind(value)
         fits = number > 0 and float(number) == float(value) and not isinstance(value, bool)

@@ -73,8 +73,10 @@ class Wrapping:
         if not is_sharded(accelerator):
             self._replace("save_state", lambda *a, **k: checkpoint.save_state(plugin, *a, **k))
             self._replace("load_state", lambda *a, **k: checkpoint.load_state(plugin, *a, **k))
+            self._replace("get_state_dict", self._get_state_dict)
+            self._replace("save_model", self._save_model)
         if plugin.gossips:
-            for name in ("prepare_model", "get_state_dict", "save_model", "join_uneven_inputs"):
+            for name in ("prepare_model", "join_uneven_inputs"):
                 self._replace(name, getattr(self, f"_{name}"))
 
     def _replace(self, name: str, method: Callable[..., Any]) -> None:
@@ -137,10 +139,15 @@ class Wrapping:
         return [m for m in self._accelerator._models if any(id(p) in own for p in m.parameters())]
 
     def _get_state_dict(self, model: nn.Module, unwrap: bool = True, average: bool | None = None) -> Any:
-        """As Accelerate's, with the consensus by default. Collective unless ``average=False``."""
+        """As Accelerate's, with the consensus by default, and without the names that torch.compile adds.
+
+        Collective unless ``average=False``.
+        """
         average = self._average if average is None else average
-        with self._plugin.averaged(model) if average and self._plugin.trains(model) else nullcontext():
-            return own_memory(self._original["get_state_dict"](model, unwrap=unwrap))
+        plain = self._accelerator.unwrap_model(model, keep_torch_compile=False) if unwrap else model
+        gossips = self._plugin.gossips and self._plugin.trains(model)
+        with self._plugin.averaged(model) if average and gossips else nullcontext():
+            return own_memory(plain.state_dict())
 
     def _save_model(
         self, model: nn.Module, save_directory: Any, *args: Any, average: bool = True, **kwargs: Any

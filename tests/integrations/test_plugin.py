@@ -56,7 +56,11 @@ def test_four_replicas_gossip_and_their_consensus_is_saved(tmp_path: Path) -> No
     expected = mean([r["mine"] for r in results])
     for r in results:
         assert r["restored"] and r["own_dict"] and r["distance"] > 0 and r["gathered"] == [0, 1, 2, 3]
-        assert (r["lr"], r["epoch"], r["steps"]) == (results[0]["lr"], 28, 7)  # 4 for each of 7 steps, as with DDP
+        assert (r["lr"], r["epoch"], r["steps"]) == (
+            results[0]["lr"],
+            28,
+            7,
+        )  # 4 for each of 7 steps, as with DDP
         for name, value in expected.items():  # BatchNorm's statistics among them
             torch.testing.assert_close(r["consensus"][name], value)
             torch.testing.assert_close(r["whole"][name], value)
@@ -110,7 +114,12 @@ def _accumulated(rank: int, mixed: str, accumulation: int) -> dict[str, Any]:
     r = Run("complete", lr=0.03, gradient_accumulation_steps=accumulation, mixed_precision=mixed)
     losses = r.train(80)
     syncs = r.scheduler.scheduler.last_epoch
-    return {"steps": gossip(r.optimizer).step, "before": sum(losses[:8]), "after": sum(losses[-8:]), "syncs": syncs}
+    return {
+        "steps": gossip(r.optimizer).step,
+        "before": sum(losses[:8]),
+        "after": sum(losses[-8:]),
+        "syncs": syncs,
+    }
 
 
 @pytest.mark.parametrize("mixed", ["no", "bf16"])
@@ -136,7 +145,13 @@ def _overflow(rank: int, accumulation: int) -> dict[str, Any]:
         rounds.append(gossip(r.optimizer).step)
         rates.append(before)
     finite = all(bool(p.isfinite().all()) for p in r.model.parameters())
-    return {"rounds": rounds, "rates": rates, "finite": finite, "scale": scaler.get_scale(), "distance": r.plugin.distance()}
+    return {
+        "rounds": rounds,
+        "rates": rates,
+        "finite": finite,
+        "scale": scaler.get_scale(),
+        "distance": r.plugin.distance(),
+    }
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
@@ -154,8 +169,10 @@ def _gan(rank: int) -> dict[str, Any]:
     torch.manual_seed(rank)
     maker, judge = nn.Linear(3, WIDTH), nn.Linear(WIDTH, 1)
     own = [torch.optim.Adam(net.parameters(), lr=0.01) for net in (maker, judge)]
-    maker, judge, opt_maker, opt_judge, loader = accelerate.prepare(maker, judge, *own, DataLoader(data(), batch_size=4))
-    for (x, _) in loader:
+    maker, judge, opt_maker, opt_judge, loader = accelerate.prepare(
+        maker, judge, *own, DataLoader(data(), batch_size=4)
+    )
+    for x, _ in loader:
         with accelerate.accumulate(maker, judge):
             made = maker(torch.randn(len(x), 3))
             accelerate.backward(judge(x).mean() - judge(made.detach()).mean())
@@ -273,8 +290,14 @@ def _odd_graph(rank: int) -> dict[str, Any]:
     with plugin.averaged(net):
         averaged = net.seen.clone()
     exchanged = sum(p.numel() for p in net.parameters() if p.requires_grad)
-    return {"seldom": net.seldom.weight.detach().clone(), "seen": seen, "averaged": averaged, "n": exchanged,
-            "sent": plugin.sent_bytes, "frozen": net.frozen.weight.detach().clone()}
+    return {
+        "seldom": net.seldom.weight.detach().clone(),
+        "seen": seen,
+        "averaged": averaged,
+        "n": exchanged,
+        "sent": plugin.sent_bytes,
+        "frozen": net.frozen.weight.detach().clone(),
+    }
 
 
 def test_unused_frozen_checkpointed_and_replaced_parts() -> None:
@@ -282,7 +305,9 @@ def test_unused_frozen_checkpointed_and_replaced_parts() -> None:
     a, b = run(2, _odd_graph)
     assert torch.equal(a["seldom"], b["seldom"]) and torch.equal(a["frozen"], b["frozen"])
     torch.testing.assert_close(a["averaged"], (a["seen"] + b["seen"]) / 2)
-    assert a["sent"] <= 7 * 4 * (a["n"] + 3 * 16) and a["sent"] >= 6 * 4 * a["n"]  # buckets are padded a little
+    assert (
+        a["sent"] <= 7 * 4 * (a["n"] + 3 * 16) and a["sent"] >= 6 * 4 * a["n"]
+    )  # buckets are padded a little
 
 
 def _one_asks(rank: int) -> str:
@@ -327,7 +352,9 @@ def test_attach_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         DecentralizedPlugin(hosts="2,2").attach(accelerator())
 
 
-@pytest.mark.parametrize("kind", [DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM])
+@pytest.mark.parametrize(
+    "kind", [DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM]
+)
 def test_accelerators_that_shard_are_refused(kind: DistributedType) -> None:
     accelerate = accelerator()
     accelerate.state.distributed_type = kind

@@ -22,7 +22,9 @@ def _file(path: Path, content: Any) -> str:
 
 
 def test_the_first_place_wins_field_by_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launched = {"mpirun_config": {"decentral_topology": "complete", "decentral_accum": 16, "decentral_order": "atc"}}
+    launched = {
+        "mpirun_config": {"decentral_topology": "complete", "decentral_accum": 16, "decentral_order": "atc"}
+    }
     monkeypatch.setattr(launch, "launcher_config", lambda: Path(_file(tmp_path / "l.yaml", launched)))
     named = _file(tmp_path / "n.yaml", {"topology": "complete", "accum": 8, "comm_timeout": 30})
     environment = {"DECENTRAL_CONFIG": named, "DECENTRAL_ACCUM": "2", "DECENTRAL_TOPOLOGY": "complete"}
@@ -113,7 +115,16 @@ def test_hosts_are_counts_of_workers() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["python", "/venv/bin/accelerate", "launch", "--config_file", "x.yaml", "train.py", "--config_file", "no.yaml"],
+        [
+            "python",
+            "/venv/bin/accelerate",
+            "launch",
+            "--config_file",
+            "x.yaml",
+            "train.py",
+            "--config_file",
+            "no.yaml",
+        ],
         ["/venv/bin/accelerate", "launch", "--config_file=x.yaml", "train.py"],
         ["python", "-m", "accelerate.commands.launch", "--config-file", "x.yaml", "-m", "mine"],
         ["python", "/venv/bin/accelerate-launch", "--config_file", "x.yaml", "train.py"],
@@ -124,7 +135,9 @@ def test_the_launchers_command_line(words: list[str], tmp_path: Path) -> None:
     assert launch._config_of(words, tmp_path) == tmp_path / "x.yaml"
 
 
-@pytest.mark.parametrize("words", [["python", "train.py"], ["torchrun", "train.py"], ["accelerate", "config"], []])
+@pytest.mark.parametrize(
+    "words", [["python", "train.py"], ["torchrun", "train.py"], ["accelerate", "config"], []]
+)
 def test_other_parents_are_no_launcher(words: list[str]) -> None:
     assert not launch._is_launcher(words)
 
