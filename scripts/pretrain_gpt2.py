@@ -95,6 +95,7 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
         bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
     model = GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"  # what transformers falls back to, with a warning
     if not s.bias:
         # GPT-2 in transformers cannot be built without biases. They begin at zero; frozen, they stay there:
         # the same function and the same updates as without them, and from_pretrained can load the model.
@@ -195,7 +196,8 @@ def train(run: Run) -> dict[str, Any]:
     """Train up to --max_steps; gives back the last line of metrics.jsonl."""
     s, accelerator = run.settings, run.accelerator
     run.folder.begin_log(run.step)
-    bar = tqdm(total=s.max_steps, initial=run.step, disable=not accelerator.is_main_process, unit="step")
+    hidden = None if accelerator.is_main_process else True  # None: hidden where nobody looks, as in a file
+    bar = tqdm(total=s.max_steps, initial=run.step, disable=hidden, unit="step")
     losses: list[torch.Tensor] = []
     line: dict[str, Any] = {}
     for step in range(run.step + 1, s.max_steps + 1):
@@ -294,3 +296,5 @@ if __name__ == "__main__":
         main()
     except DecentralizedError as error:
         sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,124 @@
+"""The pretraining script under the stock launchers, on this machine's CPUs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from transformers import AutoTokenizer, GPT2LMHeadModel
+
+from tests.scripts.launches import CONFIGS, ROOT, accelerate, lines, run, torchrun
+
+pytestmark = pytest.mark.timeout(180)
+
+LINE = {
+    "step", "tokens", "seconds", "train_loss_worker", "train_loss", "learning_rate", "tokens_per_second",
+    "consensus_distance", "sent_bytes", "waited_seconds",
+}  # fmt: skip
+SUMMARY = {
+    "topology", "optim", "workers", "steps", "tokens", "val_loss", "step_seconds", "consensus_distance", "sent_bytes"
+}  # fmt: skip
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return GPT2LMHeadModel.from_pretrained(folder / "model").state_dict()
+
+
+def check(output: Path, summary: dict[str, Any], workers: int, steps: int) -> None:
+    assert summary.keys() >= SUMMARY
+    assert (summary["workers"], summary["steps"]) == (workers, steps)
+    assert summary["tokens"] == workers * steps * 2 * 16
+    assert math.isfinite(summary["val_loss"]) and summary["val_loss"] < math.log(300) + 0.5
+    written = lines(output)
+    assert [line["step"] for line in written] == list(range(1, steps + 1))
+    assert all(line.keys() >= LINE for line in written)
+    model, tokenizer = weights(output), AutoTokenizer.from_pretrained(output / "model")
+    assert len(tokenizer) == model["transformer.wte.weight"].shape[0] == 300
+
+
+@pytest.mark.parametrize(
+    ("config", "topology", "workers"),
+    [
+        ("decentralized_aer.yaml", "aer", 4),
+        ("decentralized_complete.yaml", "complete", 4),
+        ("allreduce.yaml", "allreduce", 4),
+        ("cpu_one_host.yaml", "aer", 2),
+    ],
+)
+def test_each_launch_file_that_can_run_here(tmp_path: Path, config: str, topology: str, workers: int) -> None:
+    summary = run(accelerate(config), tmp_path / "out", "--max_steps=4")
+    check(tmp_path / "out", summary, workers, 4)
+    assert summary["topology"] == topology
+    assert summary["sent_bytes"] > 0
+    assert (summary["consensus_distance"] > 0) == (topology != "allreduce")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_launch_files_are_ones_that_accelerate_accepts(path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(path))
+    assert config.num_processes % config.num_machines == 0
+    # Anything but MULTI_GPU starts a single process on a machine without GPU, and says nothing.
+    assert config.distributed_type == "MULTI_GPU" and not config.use_cpu
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "recipes").glob("*.yaml")), ids=lambda p: p.name)
+def test_recipes_hold_flags_only(path: Path) -> None:
+    import importlib.util
+
+    from hf_decentral.integrations import recipe
+
+    place = importlib.util.spec_from_file_location("pretrain_gpt2", ROOT / "scripts" / "pretrain_gpt2.py")
+    assert place is not None and place.loader is not None
+    script = importlib.util.module_from_spec(place)
+    import sys
+
+    sys.modules["pretrain_gpt2"] = script  # dataclasses look their module up
+    place.loader.exec_module(script)
+    settings = recipe.parse(script.Settings, ["--recipe", str(path), "--max_steps", "7"])
+    given = yaml.safe_load(path.read_text())
+    assert settings.max_steps == 7
+    for name, value in given.items():
+        assert name == "max_steps" or getattr(settings, name) == value
+        assert type(getattr(settings, name)) is type(value)
+
+
+def test_torchrun_and_the_paper_s_form_of_the_model(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    summary = run(
+        torchrun(2), output, "--max_steps=3", "--topology=complete", "--bias=false", "--vocab_size=320",
+        "--gradient_accumulation_steps=2", "--mixed_precision=bf16", "--horizon=steps", "--report_to=tensorboard",
+    )  # fmt: skip
+    assert (summary["workers"], summary["topology"], summary["tokens"]) == (2, "complete", 2 * 3 * 2 * 2 * 16)
+    model = weights(output)
+    assert model["transformer.wte.weight"].shape == (320, 16)
+    assert all((value == 0).all() for name, value in model.items() if name.endswith(".bias"))
+    assert list(output.glob("logs/events*")) or list(output.glob("**/events*"))
+
+
+def test_one_plain_process(tmp_path: Path) -> None:
+    import sys
+
+    text = tmp_path / "mine.jsonl"
+    text.write_text("".join(json.dumps({"body": f"line {k} " * 9}) + "\n" for k in range(300)))
+    output = tmp_path / "out"
+    arguments = (f"--dataset={text}", "--text_column=body", "--max_steps=4", "--streaming")
+    summary = run([sys.executable], output, *arguments)
+    assert (summary["workers"], summary["sent_bytes"], summary["consensus_distance"]) == (1, 0, 0.0)
+    assert summary["settings"]["dataset"] == str(text)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path) -> None:
+    config = accelerate("decentralized_aer.yaml", 2)
+    made = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run(config, tmp_path / name, "--max_steps=3", f"--seed={seed}", "--dropout=0.1")
+        made.append(weights(tmp_path / name))
+    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
+    assert not torch.equal(made[0]["transformer.wte.weight"], made[2]["transformer.wte.weight"])
