@@ -70,7 +70,7 @@ def libraries(environment: Mapping[str, str]) -> Iterator[Check]:
 def world(environment: Mapping[str, str]) -> Iterator[Check]:
     """How many processes Accelerate sees, beside how many the launcher started."""
     import torch
-    from accelerate import PartialState
+    from accelerate import Accelerator
 
     started = environment.get("WORLD_SIZE", "")
     told = environment.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes", "on", "y", "t")
@@ -79,7 +79,9 @@ def world(environment: Mapping[str, str]) -> Iterator[Check]:
         "before the launch; DecentralizedPlugin refuses to train otherwise"
     )
     if started.isdigit() and int(started) > 1:
-        seen = PartialState().num_processes
+        seen = Accelerator().num_processes
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # this process will not train
         wrong = seen != int(started)
         found = f"the launcher started {started} processes, Accelerate sees {seen}"
         yield Check("world", "fail" if wrong else "ok", found, trap if wrong else "")

@@ -42,27 +42,29 @@ def _number(form: str) -> Any:
     return lambda value: "" if value is None else format(value, form)
 
 
-# Heading, key of summary.json, how it is shown.
-COLUMNS = (
+# What is told, key of summary.json, how it is shown.
+ROWS = (
     ("topology", "topology", str),
     ("optimizer", "optim", str),
     ("workers", "workers", str),
-    ("steps", "steps", _number(",")),
-    ("tokens", "tokens", _number(",")),
-    ("validation loss", "val_loss", _number(".4f")),
-    ("ms a step", "step_seconds", lambda value: "" if value is None else f"{value * 1e3:.1f}"),
-    ("MB sent", "sent_bytes", lambda value: "" if value is None else f"{value / 1e6:,.0f}"),
-    ("consensus distance", "consensus_distance", _number(".3g")),
+    ("steps", "steps", "{:,}".format),
+    ("tokens", "tokens", "{:,}".format),
+    ("validation loss", "val_loss", "{:.4f}".format),
+    ("milliseconds a step", "step_seconds", lambda value: f"{value * 1e3:.1f}"),
+    ("MB sent by a worker", "sent_bytes", lambda value: f"{value / 1e6:,.1f}"),
+    ("seconds waited for others", "waited_seconds", "{:.1f}".format),
+    ("consensus distance", "consensus_distance", "{:.3g}".format),
 )
 
 
 def table(runs: Sequence[Finished]) -> Table:
-    """One row a run; bytes are those that one worker sent."""
-    made = Table(title=None, header_style="bold")
-    for heading, key, _ in COLUMNS:
-        made.add_column(heading, justify="left" if key in ("topology", "optim") else "right")
-    for run in runs:
-        made.add_row(*(show(run.summary.get(key)) for _, key, show in COLUMNS))
+    """One column a run; loss and distance are those of the last step, the step's time is the median."""
+    made = Table("", *(run.label for run in runs), header_style="bold")
+    for column in made.columns[1:]:
+        column.justify = "right"
+    for told, key, show in ROWS:
+        values = [run.summary.get(key) for run in runs]
+        made.add_row(told, *("" if value is None else show(value) for value in values))
     return made
 
 
@@ -86,6 +88,8 @@ def plot(runs: Sequence[Finished], path: Path) -> None:
             axes.plot(*_points(run, key, "train_loss"), color=colour, alpha=0.35, linewidth=1)
             axes.plot(*_points(run, key, "val_loss"), color=colour, marker="o", label=run.label)
         distance.plot(*_points(run, "tokens", "consensus_distance"), color=colour)
+    by_tokens.ticklabel_format(axis="x", style="sci", scilimits=(0, 5))
+    distance.ticklabel_format(axis="x", style="sci", scilimits=(0, 5))
     by_tokens.set(xlabel="tokens", ylabel="loss", title="thin: training, dots: validation")
     by_seconds.set(xlabel="seconds of training", ylabel="loss")
     distance.set(xlabel="tokens", ylabel="consensus distance", ylim=(0, None))
