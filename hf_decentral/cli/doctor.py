@@ -57,7 +57,8 @@ def register(app: typer.Typer) -> None:
         """Say what would break a run here and how to mend it; exit code 1 if something would."""
         checks = examine(os.environ, config_file)
         healthy = all(check.status != "fail" for check in checks)
-        if os.environ.get("RANK", "0") == "0":  # under a launcher every worker examines, one tells
-            console.print(show(checks))
-            write_json(json, {"ok": healthy, "checks": [check._asdict() for check in checks]})
+        if os.environ.get("RANK", "0") != "0":
+            return  # under a launcher all examine and one tells; an error here would end it too early
+        console.print(show(checks))
+        write_json(json, {"ok": healthy, "checks": [check._asdict() for check in checks]})
         raise typer.Exit(0 if healthy else 1)
