@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from hf_decentral.errors.base import TopologyError, sentence
 
 
-def wrong_workers(workers: int) -> TopologyError:
-    """Fewer than one worker."""
+def wrong_workers(workers: object) -> TopologyError:
+    """Fewer than one worker, or a number of workers that is no whole number."""
     return TopologyError(
-        sentence(f"{workers} workers were given", "a topology has 1 worker or more", "give the number of workers")
+        sentence(
+            f"{workers!r} workers were given",
+            "a topology has 1 worker or more",
+            "give the number of processes of the run",
+        )
     )
 
 
@@ -19,7 +23,18 @@ def wrong_hosts(hosts: Sequence[int], workers: int) -> TopologyError:
     return TopologyError(
         sentence(
             f"hosts names {len(hosts)} workers: {list(hosts)}",
-            f"one host number for each of the {workers} workers",
+            f"expected one host number for each of the {workers} workers",
             "give a number for each worker, such as 0,0,1,1 for two hosts of two workers, or leave it out",
+        )
+    )
+
+
+def nobody_left(workers: int) -> TopologyError:
+    """Every worker was taken out of a topology."""
+    return TopologyError(
+        sentence(
+            f"all {workers} workers were taken out",
+            "at least one worker goes on",
+            "name fewer workers in without(dead, topology)",
         )
     )

@@ -36,7 +36,7 @@ class Entry:
 
 TABLE: dict[str, Entry] = {
     "aer": Entry(aer, "alternating exponential ring: inside hosts and between pairs of hosts in turns"),
-    "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, the exact mean for any number of workers"),
+    "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, exact for any number of workers"),
     "complete": Entry(complete, "everybody with everybody: the exact mean in every round"),
     "one_peer_exponential": Entry(one_peer_exponential, "one peer a round, at distances 1, 2, 4, ..."),
     "ring": Entry(ring, "a third from each side; the smallest stable step of all"),
@@ -77,7 +77,7 @@ def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
     """
     if name not in TABLE:
         raise unknown_name("topology", name, TABLE)
-    if workers < 1:
+    if not isinstance(workers, int) or workers < 1:
         raise wrong_workers(workers)
     if hosts is not None and len(hosts) != workers:
         raise wrong_hosts(hosts, workers)

@@ -8,18 +8,19 @@ from hf_decentral.rounds import Round, Row
 from hf_decentral.topology.base import Hosts, Topology
 from hf_decentral.topology.base_graph import Trade, trades_of
 
-Members = list[tuple[int, ...]]
+Group = tuple[int, ...]
 
 
 def aer(workers: int, hosts: Hosts = None) -> Topology:
     """The alternating exponential ring (From Promise to Practice, arXiv 2410.11998).
 
-    Hosts are paired at distances 1, 2, 4, ...; each distance takes two rounds, in one of which a pair averages
-    over both hosts and in the other each host for itself, every second pair the other way round, so that in
-    every round half of the pairs use the network. The mean is exact after a period of ``2 log2(hosts)`` where
-    the number of hosts is a power of two and all hosts are of one size. For other numbers of equal hosts the
-    hosts follow a Base-2 graph, which is exact too; hosts of unequal size are paired in the same manner
-    with weights that keep the mean, and approach it.
+    Hosts are paired at distances 1, 2, 4, ... Each distance takes two rounds: in one of them a pair averages
+    over both hosts, in the other each host for itself, and every second pair does it the other way round, so
+    that with four hosts and more every round has half of the pairs on the network.
+
+    With ``2^r`` hosts of one size the mean is exact after a period, ``2 r`` rounds. Other numbers of hosts of
+    one size follow a Base-2 graph, whose period ends in the exact mean too. Hosts of unequal sizes are paired
+    as above, and approach the mean.
     """
     members = _members(workers, hosts)
     count = len(members)
@@ -27,13 +28,13 @@ def aer(workers: int, hosts: Hosts = None) -> Topology:
         return Topology.cycle("aer", [Round.average(members, workers)])
     even = len({len(group) for group in members}) == 1
     if even and count & (count - 1):
-        rounds = [_between(trades, members, workers) for trades in trades_of(range(count))]
+        rounds = [_traded(trades, members, workers) for trades in trades_of(range(count))]
     else:
         rounds = [Round.average(groups, workers) for groups in _alternating(members)]
     return Topology.cycle("aer", rounds)
 
 
-def _members(workers: int, hosts: Hosts) -> Members:
+def _members(workers: int, hosts: Hosts) -> list[Group]:
     """The workers of each host, hosts in the order of their first worker."""
     found: dict[int, list[int]] = {}
     for worker, host in enumerate(hosts if hosts is not None else range(workers)):
@@ -41,40 +42,57 @@ def _members(workers: int, hosts: Hosts) -> Members:
     return [tuple(group) for group in found.values()]
 
 
-def _alternating(members: Members) -> list[list[tuple[int, ...]]]:
+def _alternating(members: list[Group]) -> list[list[Group]]:
     """The groups of each round. A host that finds no partner averages for itself in both rounds."""
-    rounds, pairs = [], 0
+    rounds: list[list[Group]] = []
+    number = 0  # pairs are counted on from distance to distance
     for bit in range((len(members) - 1).bit_length()):
-        first: list[tuple[int, ...]] = []
-        second: list[tuple[int, ...]] = []
-        used: set[int] = set()
-        for j in range(len(members)):
-            other = (j + (1 << bit)) % len(members)
-            if j in used:
-                continue
-            if other in used:
-                first.append(members[j])
-                second.append(members[j])
-                continue
-            used |= {j, other}
-            apart, union = [members[j], members[other]], [members[j] + members[other]]
-            a, b = (apart, union) if pairs % 2 == 0 else (union, apart)
-            first += a
-            second += b
-            pairs += 1
+        pairs = _pairs(len(members), 1 << bit)
+        paired = {host for pair in pairs for host in pair}
+        first = [group for host, group in enumerate(members) if host not in paired]
+        second = list(first)
+        for i, j in pairs:
+            alone, union = [members[i], members[j]], [members[i] + members[j]]
+            first += alone if number % 2 == 0 else union
+            second += union if number % 2 == 0 else alone
+            number += 1
         rounds += [first, second]
     return rounds
 
 
-def _between(trades: Sequence[Trade], members: Members, workers: int) -> Round:
-    """``kron(M, J_m)``: hosts of ``m`` workers each trade their means."""
-    share = 1.0 / len(members[0])
-    rows: list[Row] = [()] * workers
-    weights: list[dict[int, float]] = [{h: 1.0} for h in range(len(members))]
+def _pairs(count: int, distance: int) -> list[tuple[int, int]]:
+    """As many disjoint pairs ``(j, j + distance)`` as a ring of ``count`` hosts has, in order of ``j``.
+
+    Steps of one distance close to cycles. Each is walked from its smallest host; a cycle of odd length leaves
+    its last host alone. For ``2^r`` hosts these are the pairs of the paper, ``j`` and ``j ^ distance``.
+    """
+    pairs: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    for start in range(count):
+        cycle, host = [], start
+        while host not in seen:
+            seen.add(host)
+            cycle.append(host)
+            host = (host + distance) % count
+        pairs += zip(cycle[::2], cycle[1::2], strict=False)
+    return sorted(pairs)
+
+
+def _traded(trades: Sequence[Trade], members: list[Group], workers: int) -> Round:
+    """A round of a Base-2 graph whose nodes are hosts of ``m`` workers.
+
+    Equal trades are a mean over both hosts, as always. In an unequal one worker ``k`` of a host trades with
+    worker ``k`` of the other, so that each sends its parameters once and not to all ``m`` workers there. The
+    period stays exact, since its first round has only equal trades: from there on the hosts are of one mind
+    within, up to what they learn meanwhile.
+    """
+    if all(weight == 0.5 for _, _, weight in trades):
+        busy = {host for i, j, _ in trades for host in (i, j)}
+        alone = [group for host, group in enumerate(members) if host not in busy]
+        return Round.average([*(members[i] + members[j] for i, j, _ in trades), *alone], workers)
+    rows: list[Row] = [((worker, 1.0),) for worker in range(workers)]
     for i, j, weight in trades:
-        weights[i], weights[j] = {i: 1 - weight, j: weight}, {j: 1 - weight, i: weight}
-    for host, heard in enumerate(weights):
-        row = tuple(sorted((worker, w * share) for h, w in heard.items() for worker in members[h]))
-        for worker in members[host]:
-            rows[worker] = row
+        for a, b in zip(members[i], members[j], strict=True):
+            rows[a] = tuple(sorted(((a, 1 - weight), (b, weight))))
+            rows[b] = tuple(sorted(((b, 1 - weight), (a, weight))))
     return Round(tuple(rows))

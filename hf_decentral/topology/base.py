@@ -30,6 +30,7 @@ class Topology:
     phases: tuple[Topology, ...] = field(default=(), repr=False, compare=False)
 
     def __call__(self, step: int) -> Round:
+        """The round of a step."""
         return self.at(step)
 
     @staticmethod

@@ -13,7 +13,10 @@ Trade = tuple[int, int, float]
 
 
 def base_graph(workers: int, hosts: Hosts = None) -> Topology:
-    """The Base-2 graph (Takezawa et al. 2023, arXiv 2305.11420): at most one peer a round, exact after a period."""
+    """The Base-2 graph (Takezawa et al. 2023, arXiv 2305.11420): one peer a round, exact after a period.
+
+    The hosts do not matter. A period has at most ``2 log2(workers) + 2`` rounds.
+    """
     rounds = [_round(trades, workers) for trades in trades_of(list(range(workers)))]
     return Topology.cycle("base_graph", rounds or [Round.identity(workers)])
 
@@ -32,8 +35,11 @@ def trades_of(nodes: Sequence[int]) -> list[list[Trade]]:
 
 
 def _split(nodes: Sequence[int]) -> list[list[Trade]]:
-    """Sets of sizes that are powers of two, largest first: each takes its own mean; then, one after the other,
-    each trades with all later ones so that its mean becomes the mean of all, and spreads it within itself."""
+    """Trades for any number of nodes, in sets whose sizes are powers of two, largest first.
+
+    Each set takes its own mean. Then, one after the other, a set trades with all later ones so that its mean
+    becomes the mean of all, which it spreads within itself while the later ones go on.
+    """
     sets, begin = [], 0
     for bit in reversed(range(len(nodes).bit_length())):
         if len(nodes) >> bit & 1:

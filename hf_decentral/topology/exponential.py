@@ -7,9 +7,10 @@ from hf_decentral.topology.base import Hosts, Topology
 
 
 def one_peer_exponential(workers: int, hosts: Hosts = None) -> Topology:
-    """In round ``t`` worker ``i`` hears ``i - 2^t`` with weight one half (Ying et al. 2021, arXiv 2110.13363).
+    """In round ``t`` worker ``i`` hears ``i - 2^t`` with weight one half (Ying et al., arXiv 2110.13363).
 
-    The period is ``ceil(log2 W)``; where ``W`` is a power of two it ends in the exact mean.
+    The hosts do not matter. The period is ``ceil(log2 W)``; it ends in the exact mean where ``W`` is a power
+    of two.
     """
     shifts = [2**t for t in range((workers - 1).bit_length())]
     rounds = [
