@@ -229,7 +229,7 @@ def measure(run: Run, loss: torch.Tensor, evaluated: bool) -> dict[str, Any]:
         "tokens": run.step * step_tokens,
         "seconds": run.seconds,
         "train_loss_worker": loss.item(),
-        "train_loss": accelerator.reduce(loss, "mean").item(),
+        "train_loss": statistics.fmean(plugin.gather(loss.item())),
         "learning_rate": run.scheduler.get_last_lr()[0],
         "tokens_per_second": step_tokens * len(run.step_seconds) / sum(run.step_seconds),
         "consensus_distance": plugin.distance(),
@@ -254,8 +254,9 @@ def evaluate(run: Run) -> float:
             loss = model(input_ids=tokens, labels=tokens).loss.float()
             total += torch.stack([loss * len(tokens), torch.ones_like(loss) * len(tokens)])
     model.train()
-    loss_sum, contexts = accelerator.reduce(total, "sum").tolist()
-    return float(loss_sum / contexts)
+    # As accelerator.gather, and a worker that is gone is named in the error.
+    sums, contexts = zip(*run.plugin.gather(total.tolist()), strict=True)
+    return float(sum(sums) / sum(contexts))
 
 
 def finish(run: Run, line: dict[str, Any]) -> None:
@@ -279,8 +280,8 @@ def finish(run: Run, line: dict[str, Any]) -> None:
     accelerator.end_training()
 
 
-def main() -> None:
-    settings = recipe.parse(Settings, sys.argv[1:], "Pretrain GPT-2, with gossip or with All-Reduce.")
+def main(arguments: list[str]) -> None:
+    settings = recipe.parse(Settings, arguments, "Pretrain GPT-2, with gossip or with All-Reduce.")
     counts = ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every")
     recipe.at_least(settings, 1, counts)
     run = begin(settings)
@@ -293,7 +294,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(sys.argv[1:])
     except DecentralizedError as error:
         sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
     except KeyboardInterrupt:

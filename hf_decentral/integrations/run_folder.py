@@ -52,7 +52,7 @@ class RunFolder:
             raise runs.nothing_to_resume(self._folder)
         if resume:
             self._check_same(settings, fixed)
-        if accelerator.is_local_main_process:  # of each host: they may not share the folder
+        elif accelerator.is_local_main_process:  # of each host: they may not share the folder
             self.output.mkdir(parents=True, exist_ok=True)
             self.write("settings.json", settings)
 

@@ -43,10 +43,9 @@ def test_plain_text_is_cut_at_blank_lines_and_nothing_is_lost(tmp_path: Path, na
 
 def test_parquet_is_read_by_column(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"words": ["one", None, "two"], "n": [1, 2, 3]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table, tmp_path / "a.parquet")
     assert list(local.documents(tmp_path / "a.parquet", "words")) == ["one", "two"]
     with pytest.raises(DataError, match=r"no column 'text'(.|\n)*'words', 'n'(.|\n)*--text_column"):
         list(local.documents(tmp_path / "a.parquet", "text"))

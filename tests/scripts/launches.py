@@ -1,21 +1,29 @@
-"""Start the pretraining script as a user does: with a launcher, and with the smallest model that makes sense."""
+"""Start the pretraining script as a user does, with a launcher, and with the smallest model there is."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
+import pytest
+
+from hf_decentral.errors import DecentralizedError
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "pretrain_gpt2.py"
 CONFIGS = ROOT / "accelerate_configs"
-SMALL = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--tokenizer=bpe:300", "--eval_contexts=16", "--log_every=1", "--eval_every=0", "--warmup_steps=2"]
+SMALL = [
+    *("--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--tokenizer=bpe:300"),
+    *("--eval_contexts=16", "--log_every=1", "--eval_every=0", "--warmup_steps=2"),
+]
 
 
 def accelerate(config: str, processes: int | None = None) -> list[str]:
@@ -69,6 +77,31 @@ def run(launcher: list[str], output: Path, *arguments: str, **extra: str) -> dic
     assert code == 0, told
     summary: dict[str, Any] = json.loads((output / "summary.json").read_text())
     return summary
+
+
+def script() -> ModuleType:
+    """The script as a module, for what ends before it trains and needs no process of its own."""
+    place = importlib.util.spec_from_file_location("pretrain_gpt2", SCRIPT)
+    assert place is not None and place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    sys.modules["pretrain_gpt2"] = module  # dataclasses look their module up
+    place.loader.exec_module(module)
+    return module
+
+
+def refused(output: Path, *arguments: str) -> str:
+    """What the script says instead of training, in this process."""
+    from accelerate.state import AcceleratorState, GradientState, PartialState
+
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+    try:
+        with pytest.raises(DecentralizedError) as caught:
+            script().main([*SMALL, f"--output_dir={output}", *arguments])
+    finally:
+        for state in (AcceleratorState, GradientState, PartialState):
+            state._reset_state()
+    return str(caught.value)
 
 
 def lines(output: Path) -> list[dict[str, Any]]:

