@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -12,14 +14,20 @@ import pytest
 NEEDED_SKIPS = ("needs a GPU", "../shared/data is absent")
 
 
+@functools.cache
 def starts_processes(module: ModuleType) -> bool:
-    """Whether a test module uses tests/processes.py or subprocess."""
-    for value in vars(module).values():
-        if value is subprocess or getattr(value, "__name__", "") == "tests.processes":
-            return True
-        if getattr(value, "__module__", "") in ("tests.processes", "subprocess"):
-            return True
-    return False
+    """Whether a test module, or a helper under tests/ that it imports from, uses subprocess or its like."""
+    return module.__name__ == "tests.processes" or any(
+        value is subprocess or (helper is not None and starts_processes(helper))
+        for value in vars(module).values()
+        for helper in [_helper_of(value, module)]
+    )
+
+
+def _helper_of(value: object, module: ModuleType) -> ModuleType | None:
+    """The module under tests/ from which a name was imported."""
+    name = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
+    return sys.modules.get(name) if name.startswith("tests.") and name != module.__name__ else None
 
 
 # Before xdist looks for the groups, which it does first of all.
