@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -42,9 +43,13 @@ def _say(answer: Connection, outcome: Outcome) -> None:
     answer.send_bytes(written.getvalue())
 
 
-def _child(function: Callable[..., Any], rank: int, workers: int, port: int, args: Any, answer: Connection) -> None:
+def _child(
+    function: Callable[..., Any], rank: int, workers: int, port: int, args: Any, answer: Connection
+) -> None:
     torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(workers), GROUP_RANK="0", GLOO_SOCKET_IFNAME="lo")
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(workers), GROUP_RANK="0", GLOO_SOCKET_IFNAME="lo"
+    )
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=workers, timeout=timedelta(seconds=60))
     try:
@@ -76,10 +81,9 @@ def outcomes(workers: int, function: Callable[..., Any], *args: Any, timeout: fl
             break
         for here in ready:
             rank = waiting.pop(here)  # type: ignore[call-overload]
-            try:
-                found[rank] = torch.load(io.BytesIO(here.recv_bytes()), weights_only=False)  # type: ignore[union-attr]
-            except EOFError:
-                pass  # killed before it could say anything
+            with suppress(EOFError):  # killed before it could say anything
+                said = here.recv_bytes()  # type: ignore[union-attr]
+                found[rank] = torch.load(io.BytesIO(said), weights_only=False)
     stuck = sorted(waiting.values())
     for child, outcome in zip(children, found, strict=True):
         child.join(0 if stuck else max(0.1, until - monotonic()))

@@ -10,7 +10,7 @@ from hf_decentral.transport.wire import Send
 
 
 def plain(x: Tensor, round: Round, state: State) -> Exchange:
-    """``x_i <- sum_j w_ij x_j``: decentralized SGD's average (Lian et al. 2017, arXiv 1705.09056, algorithm 1).
+    """``x_i <- sum_j w_ij x_j``: the average of decentralized SGD (Lian et al. 2017, arXiv 1705.09056).
 
     Args:
         x: ``[W, P]``, one row for each worker of this process.
@@ -18,5 +18,3 @@ def plain(x: Tensor, round: Round, state: State) -> Exchange:
         state: empty; this method remembers nothing.
     """
     return (yield Send(round, x, into=x))
-
-

@@ -21,7 +21,7 @@ def not_gossiping(given: object) -> ParameterError:
     return ParameterError(
         sentence(
             f"this {type(given).__name__} does not gossip",
-            "expected an optimizer that decentralize() returned (a deepcopy or a pickled copy does not gossip)",
+            "expected an optimizer that decentralize() returned (a deepcopy or a pickled copy does not)",
             "call decentralize(optimizer, topology=...) first",
         )
     )
@@ -43,8 +43,8 @@ def closure_given() -> ParameterError:
     return ParameterError(
         sentence(
             "step() was called with a closure",
-            "a decentralized optimizer averages inside step(), so that the closure would see other parameters "
-            "than the ones that are on the wire",
+            "a decentralized optimizer averages inside step(), and the closure would see other parameters "
+            "than those that are on the wire",
             "call backward() yourself and then step() without a closure; L-BFGS cannot be decentralized",
         )
     )

@@ -32,7 +32,7 @@ def peer_ended(ended: Sequence[int], steps: int, waiting: int, round: int) -> Pe
     """A worker that finished while another still waits for it: their data had different lengths."""
     return PeerLost(
         sentence(
-            f"{_workers(ended)} ended after {steps} steps, and worker {waiting} still waits for round {round}",
+            f"{_workers(ended)} ended after {steps} steps; worker {waiting} still waits for round {round}",
             "all workers take the same number of optimizer steps",
             "give every worker equally many batches (even_batches or drop_last of the loader, or a fixed "
             "number of steps), and stop all of them at the same step",

@@ -1,4 +1,4 @@
-"""Workers agree before they exchange anything: found out together, told on every worker, before it could hang."""
+"""Workers agree before they exchange anything: told on every worker, before it could hang."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ def _no_partial_overlap(params: Sequence[Tensor], name: Name) -> None:
         if p.numel():
             spans.setdefault((p.data_ptr(), p.data_ptr() + _extent(p)), p)
     ordered = sorted(spans)
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if after[0] < before[1]:
             raise overlapping_parameters(name(spans[before]), name(spans[after]))
 
@@ -129,7 +130,7 @@ class Buckets:
 
     def fits(self, params: Sequence[Tensor]) -> bool:
         """True while the same parameters with the same shapes and dtypes are to be exchanged."""
-        if len(params) != len(self.params) or any(a is not b for a, b in zip(params, self.params, strict=True)):
+        if [id(p) for p in params] != [id(p) for p in self.params]:
             return False
         return all(
             p.shape == slot.view.shape and p.dtype == slot.view.dtype and p.device == slot.view.device

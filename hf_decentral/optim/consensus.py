@@ -42,7 +42,7 @@ def distance(flats: Sequence[Tensor], transport: Transport) -> float:
 
 @contextmanager
 def swapped(owners: Sequence[Owner], model: nn.Module) -> Iterator[None]:
-    """Put the mean in the place of the workers' parameters and floating-point buffers, and take it out again."""
+    """Put the mean in the place of the workers' parameters and float buffers, and take it out again."""
     transport = owners[0].transport
     with ExitStack() as stack:
         for owner in owners:
@@ -68,5 +68,5 @@ def _mean_in_place(x: Tensor, transport: Transport) -> Iterator[None]:
 
 
 def float_buffers(model: nn.Module) -> list[Tensor]:
-    """The floating-point buffers of a model, looked up by name (a module may put new tensors in their place)."""
+    """The floating-point buffers of a model, as they are now: a module may put new tensors in their place."""
     return [b for b in model.buffers() if b.is_floating_point() or b.is_complex()]

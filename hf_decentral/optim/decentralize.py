@@ -83,7 +83,7 @@ def decentralize(
         handle = _handle(optimizer, names, transport, plan)
     except DecentralizedError as error:
         problem = error
-    proposal = Proposal(_settings(handle, optimizer) if handle else (), problem and str(problem))
+    proposal = Proposal(_settings(handle, optimizer) if handle else (), str(problem) if problem else None)
     agree(transport, proposal, problem)
     if handle is None:
         raise not_an_optimizer(optimizer)
@@ -111,7 +111,9 @@ def gossip(optimizer: Any) -> Gossip:
 
 def _default_transport(comm_timeout: float) -> Transport:
     if dist.is_available() and dist.is_initialized():
-        return Processes(comm_timeout) if dist.get_world_size() > 1 else Memory(1)
+        if dist.get_world_size() > 1:
+            return Processes(comm_timeout)
+        return Memory(1)
     world = os.environ.get("WORLD_SIZE", "1")
     if world not in ("", "1"):
         raise not_initialized(world)
@@ -135,7 +137,9 @@ def _plan(
         topology = topologies.build(topology, transport.workers, hosts)
     if topology.workers != transport.workers:
         advice = "build the topology for the workers of this run"
-        raise out_of_range("topology.workers", topology.workers, f"{transport.workers}, the workers here", advice)
+        raise out_of_range(
+            "topology.workers", topology.workers, f"{transport.workers}, the workers here", advice
+        )
     return Plan(topology, averaging, methods.build(averaging), Order(order))
 
 

@@ -77,7 +77,9 @@ class Gossip:
         skipped: local updates that were dropped because a gradient was not finite.
     """
 
-    def __init__(self, params: Callable[[], list[Tensor]], name: Name, transport: Transport, plan: Plan) -> None:
+    def __init__(
+        self, params: Callable[[], list[Tensor]], name: Name, transport: Transport, plan: Plan
+    ) -> None:
         self.serial = next(_serial)
         self.step = 0
         self.skipped = 0
@@ -280,7 +282,8 @@ class Gossip:
                 check(params, self._stack, self._name)
             except Exception as error:
                 problem = error
-            agree(self.transport, Proposal(describe(params, self._name), problem and str(problem)), problem)
+            said = str(problem) if problem else None
+            agree(self.transport, Proposal(describe(params, self._name), said), problem)
             self.make_equal([p for p in params if id(p) not in self._equal])
             self.know(params)
             self._bind(params)

@@ -1,4 +1,4 @@
-"""The step hooks through which an optimizer gossips: who owns the object, its class and its scheduler do not matter."""
+"""The step hooks through which an optimizer gossips, whoever holds it, wraps it or schedules its rate."""
 
 from __future__ import annotations
 

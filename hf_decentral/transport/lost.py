@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
 
 from hf_decentral.errors import PeerLost
 from hf_decentral.errors.peers import peer_ended, peer_lost
@@ -25,7 +27,7 @@ class Notes:
     def __init__(self, me: int, name: str) -> None:
         self._me = me
         store = dist.distributed_c10d._get_default_store()
-        self._store = dist.PrefixStore(f"hf_decentral/{name}", store)
+        self._store = PrefixStore(f"hf_decentral/{name}", store)
 
     def ended(self, step: int) -> None:
         """This worker ends of its own will."""
@@ -59,15 +61,13 @@ class Notes:
                     lost.append(worker)
                 else:
                     queue += [int(w) for w in testimony.split(",") if w]
-            if len(lost) == 1 and len(suspects) > 1 or time.monotonic() > until:
+            if (len(lost) == 1 and len(suspects) > 1) or time.monotonic() > until:
                 return sorted(lost) or sorted(suspects)
             time.sleep(0.1)
 
     def _leave(self, kind: str, text: str) -> None:
-        try:
+        with suppress(RuntimeError):  # the store died with its host; what we know ourselves must do
             self._store.set(f"{kind}/{self._me}", text)
-        except RuntimeError:
-            pass  # the store died with its host; what we know ourselves must do
 
     def _read(self, kind: str, worker: int) -> str | None:
         key = f"{kind}/{worker}"

@@ -73,8 +73,8 @@ class _Here:
     def result(self) -> Tensor:
         """The weighted sums, ``[W, P]``."""
         if self._buffer is None:
-            same = self._into is None or self._into is self._payload
-            return self._payload if same else self._into.copy_(self._payload)
+            into = self._payload if self._into is None else self._into
+            return into if into is self._payload else into.copy_(self._payload)
         sums, scratch = self._buffer[:-1], self._buffer[-1]
         done: dict[int, int] = {}  # a row object shared by a group is summed once
         for i, row in enumerate(self.round.rows):

@@ -32,7 +32,7 @@ class Processes:
 
     def __init__(self, deadline_seconds: float = 600.0) -> None:
         self.workers = dist.get_world_size()
-        self.local = (dist.get_rank(),)
+        self.local: tuple[int, ...] = (dist.get_rank(),)
         self._timeout = timedelta(seconds=deadline_seconds)
         self._group = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
@@ -88,7 +88,9 @@ class Processes:
         senders, receivers = round.senders(me), round.receivers(me)
         tag = step % (2**31 // _LANES) * _LANES + lane
         inbox = [self._buffer(lane, k, payload, payload.dtype) for k in range(len(senders))]
-        calls = [(dist.irecv, box, j) for box, j in zip(inbox, senders, strict=True)]
+        calls: list[tuple[Any, Tensor, int]] = [
+            (dist.irecv, box, j) for box, j in zip(inbox, senders, strict=True)
+        ]
         calls += [(dist.isend, payload, j) for j in receivers]
         self.sent_bytes += len(receivers) * payload.numel() * payload.element_size()
         waits: list[tuple[tuple[int, ...], Any]]

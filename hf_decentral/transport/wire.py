@@ -61,7 +61,10 @@ class Transport(Protocol):
     workers: int
     local: tuple[int, ...]
     sent_bytes: float
-    waited_seconds: float
+
+    @property
+    def waited_seconds(self) -> float:
+        """See the attributes above."""
 
     def prepare(self, topology: Topology) -> None:
         """Open what the rounds of a topology need. Collective."""

@@ -129,7 +129,9 @@ def odd_parameters(worker: int) -> dict[str, Any]:
     frozen = nn.Parameter(torch.full((2,), float(worker)), requires_grad=False)
     image = nn.Parameter(torch.arange(16.0).view(1, 2, 2, 4).to(memory_format=torch.channels_last) + worker)
     other = nn.Parameter(tied.data)  # another parameter on the same memory
-    optimizer = torch.optim.SGD([{"params": [tied, half, other]}, {"params": [frozen, image], "lr": 0.5}], lr=1.0)
+    optimizer = torch.optim.SGD(
+        [{"params": [tied, half, other]}, {"params": [frozen, image], "lr": 0.5}], lr=1.0
+    )
     decentralize(optimizer, ring(4))
     if worker == 1:
         tied.grad = torch.ones(3, 3)
@@ -161,7 +163,8 @@ def test_tied_frozen_late_and_gradless_parameters() -> None:
         assert torch.allclose(f["tied"], tied[w].expand(3, 3), atol=1e-6)
         assert torch.allclose(f["image"], torch.arange(16.0).view(1, 2, 2, 4) + image[w], atol=1e-5)
         assert torch.allclose(f["late"], late[w].expand(4), atol=1e-6)
-        assert f["frozen"].eq(0).all() and f["half"].eq(0).all()
+        assert f["frozen"].eq(0).all()
+        assert f["half"].eq(0).all()
 
 
 # --- misuse -------------------------------------------------------------------------------------------------
