@@ -97,7 +97,7 @@ def restart(accelerator: Accelerator, handles: list[Gossip], weights: list[State
         kept = {"state": {}, "param_groups": values["param_groups"]}
         rounds = values.get(STATE_KEY)
         if rounds is not None:
-            kept[STATE_KEY] = {**rounds, "states": [], "combined": False}
+            kept[STATE_KEY] = {**rounds, "states": [{} for _ in rounds["states"]], "combined": False}
         optimizer.load_state_dict(kept)
 
 
