@@ -105,6 +105,7 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     return model
 
 
+COUNTS = ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every")
 # What a run that goes on from a checkpoint may not change.
 SHAPE = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias")
 FIXED = (*SHAPE, "dataset", "text_column", "tokenizer", "streaming", "optim", "seed")
@@ -254,7 +255,6 @@ def evaluate(run: Run) -> float:
             loss = model(input_ids=tokens, labels=tokens).loss.float()
             total += torch.stack([loss * len(tokens), torch.ones_like(loss) * len(tokens)])
     model.train()
-    # As accelerator.gather, and a worker that is gone is named in the error.
     sums, contexts = zip(*run.plugin.gather(total.tolist()), strict=True)
     return float(sum(sums) / sum(contexts))
 
@@ -282,8 +282,7 @@ def finish(run: Run, line: dict[str, Any]) -> None:
 
 def main(arguments: list[str]) -> None:
     settings = recipe.parse(Settings, arguments, "Pretrain GPT-2, with gossip or with All-Reduce.")
-    counts = ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every")
-    recipe.at_least(settings, 1, counts)
+    recipe.at_least(settings, 1, COUNTS)
     run = begin(settings)
     run.accelerator.register_for_checkpointing(run)
     set_seed(settings.seed, device_specific=True)  # the weights began alike, dropout differs between workers
