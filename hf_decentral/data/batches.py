@@ -101,13 +101,13 @@ class StreamBatches(Iterator[torch.Tensor]):
     def _read(self) -> Iterator[list[int]]:
         """Tokens of this worker's documents, from number ``self.documents`` on, for ever."""
         while True:
-            some = False
+            some, first = False, self.documents
             for number, text in self.corpus.train(self.fraction, self.documents):
                 self.documents = number + 1
                 if number % self.workers == self.worker and text:
                     some = True
                     yield next(tokenize([text], self.tokenizer))
-            if not some and self.documents < self.workers:
+            if not some and first == 0:  # a whole epoch without a word for this worker
                 batch_size, block_size = self.shape
                 raise errors.too_small("training", 0, batch_size * self.workers, block_size, self.workers)
             self.epoch, self.documents = self.epoch + 1, 0

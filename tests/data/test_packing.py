@@ -132,7 +132,7 @@ def test_of_many_processes_one_builds(tmp_path: Path) -> None:
 
 def test_an_unwritable_cache_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot be written(.|\n)*--cache_dir"):
+    with pytest.raises(DataError, match=r"cannot be written(.|\n)*--cache_dir"):
         packing.pack(made_of(["a", "b"]), Bytes(), 0.5, str(tmp_path / "file"))
 
 
