@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
+from statistics import fmean
 
 from hf_decentral.errors.cli import no_matplotlib, not_writable
 from hf_decentral.topology import Round, Topology
 
 _MOST_PANELS = 12
+_ALL_EDGES = 16  # members up to which a group is drawn with the line of every pair
+
+Point = tuple[float, float]
+Segment = tuple[Point, Point]
 
 
 def text(round: Round) -> str:
-    """One line: the groups that average, or who hears whom with which weight."""
+    """A round in words: ``{0,1}`` averages, ``0 <-> 2: 0.67`` trades, ``i <- i-1: 0.5`` hears."""
     if round.idle:
         return "nobody talks"
-    if round.groups is not None:
-        alone = round.workers - sum(map(len, round.groups))
-        found = " ".join("{" + ",".join(map(str, group)) + "}" for group in round.groups)
-        return found + (f"  ({alone} alone)" if alone else "")
-    rows = []
+    shifted = _shifts(round) if round.groups is None else None
+    if shifted is not None:
+        return "each i <- " + ", ".join(f"i{shift:+d}: {weight:.3g}" for shift, weight in shifted)
+    groups = round.groups or ()
+    grouped = {worker for group in groups for worker in group}
+    told = ["{" + ",".join(map(str, group)) + "}" for group in groups]
+    alone = 0
     for i, row in enumerate(round.rows):
-        heard = ", ".join(f"{j}: {weight:.3g}" for j, weight in row if j != i)
-        rows.append(f"{i} <- {heard}" if heard else f"{i} alone")
-    return "\n".join(rows)
+        heard = round.senders(i)
+        if i in grouped:
+            continue
+        if not heard:
+            alone += 1
+        elif len(heard) > 1 or round.senders(heard[0]) != (i,):
+            told.append(f"{i} <- " + ", ".join(f"{j}: {weight:.3g}" for j, weight in row if j != i))
+        elif i < heard[0]:
+            weight = dict(row)[heard[0]]
+            told.append(f"{{{i},{heard[0]}}}" if weight == 0.5 else f"{i} <-> {heard[0]}: {weight:.3g}")
+    return "  ".join(told) + (f"  ({alone} alone)" if alone else "")
+
+
+def _shifts(round: Round) -> list[tuple[int, float]] | None:
+    """``(shift, weight)`` where every worker hears the ones that far away on the circle, else None."""
+    found: set[tuple[tuple[int, float], ...]] = set()
+    for i, row in enumerate(round.rows):
+        apart = [((j - i) % round.workers, weight) for j, weight in row if j != i]
+        found.add(tuple(sorted((s - round.workers if 2 * s > round.workers else s, w) for s, w in apart)))
+    return list(found.pop()) if len(found) == 1 else None
 
 
 def picture(topology: Topology, path: Path) -> None:
@@ -50,6 +75,7 @@ def picture(topology: Topology, path: Path) -> None:
             _circle(axes, rounds[step])
     figure.suptitle(f"{topology.name}, {topology.workers} workers")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise not_writable(path, str(error)) from error
@@ -59,19 +85,40 @@ def _circle(axes, round: Round) -> None:  # type: ignore[no-untyped-def]  # matp
     angles = [math.pi / 2 - 2 * math.pi * i / round.workers for i in range(round.workers)]
     places = [(math.cos(a), math.sin(a)) for a in angles]
     axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-    for i, row in enumerate(round.rows):
-        for j, weight in row:
-            both = any(k == i for k, _ in round.rows[j])
-            if i == j or (both and i < j):
-                continue  # a connection in both directions is drawn once
-            style = {
-                "arrowstyle": "-" if both else "->",
-                "alpha": 0.3 + 0.7 * weight,
-                "shrinkA": 6,
-                "shrinkB": 6,
-            }
-            axes.annotate("", xy=places[i], xytext=places[j], arrowprops=style)
-    axes.scatter(*zip(*places, strict=True), s=90, color="C0", zorder=3)
-    if round.workers <= 64:
+    lines, arrows = _connections(round, places)
+    if lines:  # one curve with gaps: thousands of lines would take minutes
+        xs, ys = ([c for a, b in lines for c in (a[axis], b[axis], math.nan)] for axis in (0, 1))
+        axes.plot(xs, ys, color="0.4", linewidth=0.8, zorder=1)
+    if arrows:
+        ends = [
+            [c + (d - c) * part for c, d in zip(a, b, strict=True)] for a, b in arrows for part in (0.1, 0.9)
+        ]
+        tails, heads = ends[::2], ends[1::2]
+        moves = [[d - c for c, d in zip(a, b, strict=True)] for a, b in zip(tails, heads, strict=True)]
+        x, y, u, v = (*zip(*tails, strict=True), *zip(*moves, strict=True))
+        axes.quiver(x, y, u, v, color="0.4", angles="xy", scale_units="xy", scale=1, width=0.006)
+    few = round.workers <= 64
+    axes.scatter(*zip(*places, strict=True), s=90 if few else 8, color="C0", zorder=3)
+    if few:
         for i, (x, y) in enumerate(places):
             axes.text(1.18 * x, 1.18 * y, str(i), ha="center", va="center", fontsize=7)
+
+
+def _connections(round: Round, places: list[Point]) -> tuple[list[Segment], list[Segment]]:
+    """Lines where both hear each other, arrows to the one who hears; a large group meets in its middle."""
+    lines: list[Segment] = []
+    arrows: list[Segment] = []
+    for group in round.groups or ():
+        if len(group) <= _ALL_EDGES:
+            lines += itertools.combinations([places[i] for i in group], 2)
+        else:
+            middle = (fmean(places[i][0] for i in group), fmean(places[i][1] for i in group))
+            lines += [(places[i], middle) for i in group]
+    if round.groups is None:
+        for i in range(round.workers):
+            for j in round.senders(i):
+                if i not in round.senders(j):
+                    arrows.append((places[j], places[i]))
+                elif i < j:
+                    lines.append((places[i], places[j]))
+    return lines, arrows

@@ -15,7 +15,21 @@ from hf_decentral.errors import out_of_range
 from hf_decentral.topology import TABLE, Hosts, Spectrum, Topology, build, spectrum
 from hf_decentral.topology.traffic import sent
 
-_MOST_WORKERS = 256  # eigenvalues of larger matrices take minutes
+_SHOW = """The rounds of a topology, how fast it mixes, what it sends, and which step it allows.
+
+For example: hf-decentral topology show aer -n 16 --hosts 4 --png aer.png
+
+{words}
+
+{step}
+""".format(  # a paragraph is one line, since the terminal breaks it
+    words="In a round, {0,1} take their mean, 0 <-> 2: 0.67 take 0.67 of each other, and 0 <- 1: 0.5 says "
+    "that 0 hears 1 with weight 0.5. The second eigenvalue is what is left of differences after a period.",
+    step="The largest stable step compares the learning rates that a quadratic bears, All-Reduce in the same "
+    "order (adapt while combining) being 1: a ring bears only 2/3 of its rate.",
+)
+
+_MOST_WORKERS = 128  # the spectrum of larger matrices takes minutes
 
 
 def hosts_of(given: str | None, workers: int) -> Hosts:
@@ -39,15 +53,20 @@ def hosts_of(given: str | None, workers: int) -> Hosts:
 
 
 def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
-    """What is printed, as plain keys."""
+    """What is printed, as plain keys.
+
+    A round is ``{"groups": ...}`` where it is a mean over each of them, else ``{"rows": ...}``: for each
+    worker the ``[sender, weight]`` pairs that it sums.
+    """
     rounds = topology.rounds()
-    per_round = [sent(round) for round in rounds]
     return {
         "topology": topology.name,
         "workers": topology.workers,
         "period": topology.period,
-        "rounds": [[[list(pair) for pair in row] for row in round.rows] for round in rounds],
-        "sent_multiple": mean(map(mean, per_round)),
+        "rounds": [
+            {"rows": round.rows} if round.groups is None else {"groups": round.groups} for round in rounds
+        ],
+        "sent_multiple": mean(mean(sent(round)) for round in rounds),
         "exact_after": numbers and numbers.exact,
         "second_eigenvalue": numbers and numbers.second_eigenvalue,
         "contraction": numbers and numbers.contraction,
@@ -56,29 +75,24 @@ def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
 
 
 def _print(topology: Topology, found: dict[str, object], numbers: Spectrum | None) -> None:
-    rounds = Table(
-        "round", "averages", "sent, x parameters", title=f"{topology.name}, {topology.workers} workers"
-    )
+    rounds = Table("round", "averages", "sent", title=f"{topology.name}, {topology.workers} workers")
     for step, round in enumerate(topology.rounds()):
-        rounds.add_row(str(step), drawing.text(round), f"{mean(sent(round)):.3g}")
+        rounds.add_row(str(step), drawing.text(round), f"{mean(sent(round)):.3g} P")
     console.print(rounds)
-    console.print(
-        f"period: {topology.period} rounds; sent per step and worker: {found['sent_multiple']:.3g} x parameters"
-    )
+    told = [
+        f"period: {topology.period}",
+        f"sent per step and worker: {found['sent_multiple']:.3g} P (P: parameters)",
+    ]
     if numbers is None:
-        console.print(f"(eigenvalues are shown up to {_MOST_WORKERS} workers)")
-        return
-    if numbers.exact is None:
-        console.print(
-            f"second eigenvalue of a period: {numbers.second_eigenvalue:.4g} "
-            f"(differences shrink to {numbers.contraction:.4g} at worst)"
-        )
+        told.append(f"how fast it mixes is computed for up to {_MOST_WORKERS} workers")
+    elif numbers.exact:
+        told.append(f"exact mean after: {numbers.exact}")
     else:
-        console.print(f"exact mean after {numbers.exact} rounds")
-    console.print(
-        f"largest stable step, times curvature: {numbers.largest_stable_step:.3g} while combining "
-        "(complete graph: 1; All-Reduce: 2)"
-    )
+        told.append(f"second eigenvalue of a period: {numbers.second_eigenvalue:.4g}")
+        told.append(f"differences left after a period, at worst: {numbers.contraction:.4g}")
+    if numbers is not None and topology.workers > 1:
+        told.append(f"largest stable step relative to All-Reduce: {numbers.largest_stable_step:.3g}")
+    console.print("\n".join(told), soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -97,7 +111,7 @@ def register(app: typer.Typer) -> None:
         console.print(table)
         write_json(json, {"topologies": {name: entry.summary for name, entry in sorted(TABLE.items())}})
 
-    @group.command()
+    @group.command(help=_SHOW)
     def show(
         name: Annotated[str, typer.Argument(help="A name that `hf-decentral topology list` shows.")],
         workers: Annotated[int, typer.Option("-n", "--workers", help="Number of workers.")] = 8,
@@ -108,10 +122,6 @@ def register(app: typer.Typer) -> None:
         png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rounds there.")] = None,
         json: Json = None,
     ) -> None:
-        """The rounds of a topology, how fast it mixes, what it sends, and which step it allows.
-
-        For example: hf-decentral topology show aer -n 16 --hosts 4 --png aer.png
-        """
         topology = build(name, workers, hosts_of(hosts, workers) if workers > 0 else None)
         numbers = spectrum(topology) if workers <= _MOST_WORKERS else None
         found = facts(topology, numbers)
