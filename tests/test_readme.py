@@ -52,9 +52,7 @@ def test_the_snippet_without_accelerate(tmp_path: Path):
     (tmp_path / "train.py").write_text(PYTHON[1])
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     told = run([*torchrun, "train.py"], tmp_path)
-    values = re.findall(r"holds the consensus: (\S+)", told)
-    assert len(values) == 3
-    assert len(set(values)) == 1
+    assert abs(float(told.split("bias of the consensus:")[1])) < 1.0
 
 
 def test_every_path_it_names_is_there():
