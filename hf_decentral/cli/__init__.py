@@ -7,29 +7,13 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
 from hf_decentral.errors import DecentralizedError
-
-
-def build_app() -> typer.Typer:
-    """The application with all its verbs."""
-    from hf_decentral.cli import demo, doctor, report, topology
-
-    app = typer.Typer(
-        name="hf-decentral",
-        help="Decentralized (gossip) data-parallel training.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    for verb in (demo, doctor, report, topology):
-        verb.register(app)
-    return app
 
 
 def main() -> None:
     """Run the command that was typed; an error of this package is told without a traceback."""
+    from hf_decentral.cli.app import build_app  # here: importing the room stays cheap
+
     try:
         build_app()()
     except DecentralizedError as error:
