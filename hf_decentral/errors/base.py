@@ -62,4 +62,10 @@ class CheckpointError(DecentralizedError, RuntimeError):
 
 def sentence(given: str, expected: str, advice: str) -> str:
     """Join the three parts of a message: what was given, what was expected, what to do next."""
-    return "\n  ".join(f"{part[0].upper()}{part[1:].rstrip('.')}." for part in (given, expected, advice))
+    return "\n  ".join(f"{_capital(part).rstrip('.')}." for part in (given, expected, advice))
+
+
+def _capital(part: str) -> str:
+    """Begin with a capital, unless the first word is a name out of code (``lr=0``, ``batch_size``)."""
+    first = part.split(maxsplit=1)[0] if part.strip() else ""
+    return part[0].upper() + part[1:] if first.rstrip(",;:").isalpha() else part

@@ -26,4 +26,4 @@ def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsErro
 
 def out_of_range(name: str, given: object, expected: str, advice: str) -> SettingsError:
     """A number that no run can use; ``expected`` says which it could be."""
-    return SettingsError(sentence(f"{name} is {given!r}", f"expected {expected}", advice))
+    return SettingsError(sentence(f"{name}={given!r} was given", f"expected {expected}", advice))

@@ -52,7 +52,7 @@ def decentralize(
     Args:
         optimizer: any ``torch.optim.Optimizer`` that takes no closure.
         topology: a name (``hf-decentral topology list``) or a :class:`Topology`.
-        model: the model, for its buffers to be made equal, its names to stand in messages, and for ``"cta"``.
+        model: the model, for its buffers to be made equal, for its names in messages, and for ``"cta"``.
         order: ``"awc"`` as above; ``"atc"``: the mean of the updated parameters; ``"cta"``: the mean before the
             forward pass. The last two wait for the network in every step.
         averaging: what is sent and how it is combined.

@@ -108,7 +108,7 @@ def test_what_cannot_be_meant() -> None:
         build("ring", 0)
     with pytest.raises(TopologyError, match="one host number for each of the 4 workers"):
         build("aer", 4, [0, 1])
-    with pytest.raises(SettingsError, match="Steps is 0"):
+    with pytest.raises(SettingsError, match="steps=0 was given"):
         every(0, build("ring", 4))
     with pytest.raises(SettingsError, match="as in the first"):
         then(build("ring", 4), 1, build("ring", 5))
