@@ -57,8 +57,8 @@ def muon_needs_matrices(shape: Sequence[int]) -> ParameterError:
         sentence(
             f"muon was given a parameter of shape {list(shape)}",
             "Muon steps matrices (two axes) only",
-            "give the model instead of its parameters: its hidden matrices then go to Muon and its embeddings, "
-            "head, norms and biases to AdamW",
+            "give the model instead of its parameters: its hidden matrices then go to Muon and its "
+            "embeddings, head, norms and biases to AdamW",
         )
     )
 

@@ -120,7 +120,7 @@ def build(name: str, params_or_model: nn.Module | ParamsT, **settings: Any) -> O
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Put the trainable parameters into a group with weight decay and one without.
 
-    Matrices and larger (embeddings among them) decay; vectors and scalars, which are norms and biases, do not.
+    Matrices and larger (embeddings among them) decay; vectors and scalars (norms, biases) do not.
     Tied parameters appear once.
 
     Raises:

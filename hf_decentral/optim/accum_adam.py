@@ -82,7 +82,7 @@ class AccumAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient; give back what the closure returned, if there is one."""
+        """Update every parameter that has a gradient; give back what the closure returned, if any."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

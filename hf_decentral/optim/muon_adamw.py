@@ -49,7 +49,7 @@ class MuonAdamW(Optimizer):
         super().__init__(list(groups), common)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; ``param_group["rule"]`` says which optimizer steps it, ``"adamw"`` where it is missing."""
+        """Add a group; ``param_group["rule"]`` is its optimizer, ``"adamw"`` if missing."""
         rule = param_group.setdefault("rule", "adamw")
         for name, value in self._rules[rule].defaults.items():
             if name not in self.defaults:
