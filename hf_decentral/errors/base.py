@@ -68,4 +68,4 @@ def sentence(given: str, expected: str, advice: str) -> str:
 def _capital(part: str) -> str:
     """Begin with a capital, unless the first word is a name out of code (``lr=0``, ``batch_size``)."""
     first = part.split(maxsplit=1)[0] if part.strip() else ""
-    return part[0].upper() + part[1:] if first.rstrip(",;:").isalpha() else part
+    return part[0].upper() + part[1:] if first.rstrip(".,;:?").isalpha() else part
