@@ -202,6 +202,7 @@ def _full(rank: int, folder: str) -> dict[str, Any]:
     except CheckpointError as error:
         said = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    r.plugin.gather(None)  # worker 0 has cleaned up by now
     left = sorted(os.listdir(Path(folder).parent))
     r.train(1)
     r.accelerator.load_state(folder)
