@@ -15,7 +15,7 @@ import psutil
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from hf_decentral.cli.output import Json, console, write_json
+from hf_decentral.cli.output import Json, console, errors, write_json
 from hf_decentral.cli.report import Finished, plot, read_run, table
 from hf_decentral.errors import out_of_range
 from hf_decentral.errors.cli import no_launch_files, not_writable, run_failed
@@ -106,7 +106,7 @@ def launch(
     """Run one training to its end, and show how far it is.
 
     Raises:
-        LaunchError: it ended with an error; the end of its log is told.
+        LaunchError: it ended with an error; the end of its log is printed.
     """
     log = folder / "log.txt"
     try:
@@ -128,7 +128,8 @@ def launch(
         finally:
             end(process)
     if process.returncode != 0 or not (folder / "summary.json").is_file():
-        raise run_failed(planned.label, process.returncode, log, last_words(log))
+        errors.print(last_words(log), markup=False, soft_wrap=True)
+        raise run_failed(planned.label, process.returncode, log)
     advance.update(task, completed=steps_done(folder))
 
 

@@ -27,14 +27,13 @@ def no_launch_files(looked: Path) -> LaunchError:
     )
 
 
-def run_failed(label: str, code: int, log: Path, tail: str) -> LaunchError:
+def run_failed(label: str, code: int, log: Path) -> LaunchError:
     """A training run ended with an error of its own."""
-    shown = tail.strip().replace("\n", "\n    ")
     return LaunchError(
         sentence(
             f"the run {label!r} ended with exit code {code}",
-            f"it ends with 0 and writes summary.json; the end of {str(log)!r} is:\n    {shown}\n ",
-            "run `hf-decentral doctor`, which names what is amiss on this machine",
+            f"it ends with 0 and writes summary.json; all it said is in {str(log)!r}",
+            "mend what it says above, or run `hf-decentral doctor`, which names what is amiss on this machine",
         )
     )
 
