@@ -33,7 +33,7 @@ def run_failed(label: str, code: int, log: Path) -> LaunchError:
         sentence(
             f"the run {label!r} ended with exit code {code}",
             f"it ends with 0 and writes summary.json; all it said is in {str(log)!r}",
-            "mend what it says above, or run `hf-decentral doctor`, which names what is amiss on this machine",
+            "mend what it says above, or run `hf-decentral doctor`, which examines this machine",
         )
     )
 
