@@ -1,0 +1,87 @@
+"""Topologies made of topologies, for every row of the table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hf_decentral.errors import SettingsError, TopologyError
+from hf_decentral.topology import TABLE, build, every, spectrum, then, without
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_puts_idle_rounds_between(name: str) -> None:
+    inner = build(name, 6)
+    topology = every(3, inner)
+    assert topology.period == 3 * (inner.period or 0)
+    for step in range(12):
+        assert topology(step) == inner(step // 3) if step % 3 == 2 else topology(step).idle
+    assert spectrum(topology).second_eigenvalue == pytest.approx(spectrum(inner).second_eigenvalue)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_one_is_the_topology_itself(name: str) -> None:
+    assert every(1, build(name, 5)).rounds() == build(name, 5).rounds()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_then_begins_the_second_from_its_beginning(name: str) -> None:
+    first, second = build("complete", 6), build(name, 6)
+    topology = then(first, 5, second)
+    assert [topology(step) for step in range(5)] == [first(step) for step in range(5)]
+    assert [topology(5 + step) for step in range(9)] == [second(step) for step in range(9)]
+    assert topology.period is None
+    assert topology.phases == (first, second)
+    assert len(topology.rounds()) == 64
+
+
+def test_what_must_be_opened_beforehand_is_handed_on() -> None:
+    warm = then(build("complete", 4), 10, build("ring", 4))
+    assert every(2, warm).phases == warm.phases
+    assert [phase.workers for phase in without({1}, warm).phases] == [4, 4]
+    assert without({1}, warm).phases[0](0).rows[1] == ((1, 1.0),)
+    assert every(2, warm).period is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(TABLE)), st.integers(2, 14), st.data())
+def test_without_keeps_the_mean_of_the_living(name: str, workers: int, data: st.DataObject) -> None:
+    dead = data.draw(st.sets(st.integers(0, workers - 1), max_size=workers - 1))
+    hosts = data.draw(st.none() | st.lists(st.integers(0, 3), min_size=workers, max_size=workers))
+    topology = build(name, workers, hosts)
+    smaller = without(dead, topology)
+    assert (smaller.workers, smaller.period) == (workers, topology.period)
+    ones = torch.ones(workers, dtype=torch.float64)
+    for before, after in zip(topology.rounds(), smaller.rounds(), strict=True):
+        matrix = after.matrix()
+        assert torch.allclose(matrix.sum(0), ones, atol=1e-12, rtol=0)
+        assert torch.allclose(matrix.sum(1), ones, atol=1e-12, rtol=0)
+        assert (matrix >= 0).all()
+        for worker in range(workers):
+            heard = {j for j, _ in after.rows[worker]}
+            assert heard == {worker} if worker in dead else not heard & dead
+            assert [j for j, _ in after.rows[worker]] == sorted(heard)
+        if torch.equal(before.matrix(), before.matrix().T):
+            assert torch.allclose(matrix, before.without(dead).matrix(), atol=1e-12, rtol=0)
+
+
+def test_a_directed_ring_closes_over_a_dead_worker() -> None:
+    after = without({2}, build("one_peer_exponential", 5))(0)
+    assert after.rows[3] == ((1, 0.5), (3, 0.5))
+    assert after.rows[1] == ((0, 0.5), (1, 0.5))
+
+
+def test_what_cannot_be_meant() -> None:
+    ring = build("ring", 4)
+    with pytest.raises(SettingsError, match="steps=0"):
+        every(0, ring)
+    with pytest.raises(SettingsError, match="steps=-1"):
+        then(ring, -1, ring)
+    with pytest.raises(SettingsError, match="4 as in the first"):
+        then(ring, 1, build("ring", 5))
+    with pytest.raises(SettingsError, match="workers of 0 to 3"):
+        without({4}, ring)
+    with pytest.raises(TopologyError, match="All 4 workers were taken out"):
+        without(range(4), ring)
