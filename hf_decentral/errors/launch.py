@@ -6,13 +6,13 @@ from hf_decentral.errors.base import LaunchError, ParameterError, SettingsError,
 
 
 def alone_in_a_world(world: str) -> LaunchError:
-    """A launcher started several processes, and Accelerate sees one: several trainings that know nothing of each other."""
+    """A launcher started several processes, and Accelerate sees one: each would train by itself."""
     return LaunchError(
         sentence(
             f"the launcher started {world} processes (WORLD_SIZE), but this Accelerator sees one process",
             f"one run with {world} workers; as it is, {world} separate trainings would run",
-            "on a machine without accelerator make it Accelerator(cpu=True), or set ACCELERATE_USE_CPU=true in "
-            "the environment before the script starts",
+            "on a machine without accelerator make it Accelerator(cpu=True), or set "
+            "ACCELERATE_USE_CPU=true in the environment before the script starts",
         )
     )
 
@@ -101,8 +101,8 @@ def uneven_inputs() -> LaunchError:
         sentence(
             "join_uneven_inputs() was called in a decentralized run",
             "all workers take the same number of optimizer steps",
-            "keep even_batches=True of the loaders (the default), or drop_last=True, or train a fixed number of "
-            "steps",
+            "keep even_batches=True of the loaders (the default), or drop_last=True, or train a fixed "
+            "number of steps",
         )
     )
 

@@ -1,1 +1,1 @@
-
+"""Where names become objects: the Accelerate plugin, its settings and checkpoints, the optimizers by name."""

@@ -78,7 +78,7 @@ def save_state(
 
 
 def _consensus(plugin: DecentralizedPlugin) -> list[dict[str, Any]]:
-    """The weights of every model as all workers together have them, on this worker's own memory. Collective."""
+    """The consensus weights of every model, in memory of their own. Collective."""
     from hf_decentral.integrations.wrapping import own_memory
 
     accelerator = plugin.accelerator
@@ -121,7 +121,7 @@ def load_state(
         load_model_kwargs: what a load hook of the user's wants; not needed here.
 
     Raises:
-        CheckpointError: on every worker, where one has no complete checkpoint of this run. Nothing is changed.
+        CheckpointError: on every worker, where one has no whole checkpoint of this run. Nothing is changed.
     """
     accelerator = plugin.accelerator
     folder = _last_folder(accelerator, input_dir)
@@ -209,8 +209,8 @@ def _put(plugin: DecentralizedPlugin, folder: Path, loaded: dict[str, Any]) -> N
     if accelerator.is_main_process:
         moments = "the saved moments" if plugin.topology == ALLREDUCE else "the consensus with new moments"
         logger.warning(
-            "%s was written by %d workers and is loaded by %d: every worker starts from %s; loaders and random "
-            "numbers start anew",
+            "%s was written by %d workers and is loaded by %d: every worker starts from %s; loaders and "
+            "random numbers start anew",
             folder,
             read_manifest(folder)["workers"],
             plugin.workers,

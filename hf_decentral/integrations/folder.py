@@ -1,7 +1,7 @@
 """A checkpoint as a folder: written aside, listed in a manifest, then renamed into its place.
 
-Until the rename the former checkpoint of that name is untouched, so that a full disk or a killed process costs
-the new one only.
+Until the rename the former checkpoint of that name is untouched, so that a full disk or a killed process
+costs the new one only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How this process was started: the launcher's configuration file, and traps that would train something else."""
+"""How this process was started: the launcher's configuration file, and traps on the way."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def read(path: Path, named_by: str) -> dict[str, Any]:
 
 
 def launcher_config() -> Path | None:
-    """The file with which ``accelerate launch`` was called, or the user's default one, if it started this process.
+    """The file with which ``accelerate launch`` started this process, or the user's default one.
 
-    The launcher does not hand the name on, but it is a parent of every worker that it starts (not with mpirun,
-    SLURM or a notebook; ``DECENTRAL_CONFIG=file`` works everywhere).
+    The launcher does not hand the name on, but it is a parent of every worker that it starts (not with
+    mpirun, SLURM or a notebook; ``DECENTRAL_CONFIG=file`` works everywhere).
     """
     try:
         parents = psutil.Process().parents()

@@ -188,8 +188,8 @@ class DecentralizedPlugin:
     def averaged(self, model: nn.Module) -> Iterator[nn.Module]:
         """A context in which ``model`` holds the consensus, the mean of all workers. Collective.
 
-        Trainable parameters and floating-point buffers are averaged. At the end every worker has its own back,
-        bit for bit; what is written to them inside is lost. With All-Reduce nothing needs to be done.
+        Trainable parameters and floating-point buffers are averaged. At the end every worker has its own
+        back, bit for bit; what is written to them inside is lost. With All-Reduce nothing needs to be done.
 
         Raises:
             ParameterError: no prepared optimizer trains this model.
@@ -213,13 +213,13 @@ class DecentralizedPlugin:
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes that this worker has sent so far; for All-Reduce what a ring needs, ``2 (n-1)/n`` times the gradients."""
+        """Bytes that this worker has sent; for All-Reduce what a ring needs, ``2 (n-1)/n`` times the gradients."""
         own = sum(handle.sent_bytes for handle in self.handles)
         return own if self.gossips else self._allreduced.sent_bytes(self.workers)
 
     @property
     def waited_seconds(self) -> float:
-        """Seconds that this worker has stood still for its neighbours; 0 for All-Reduce, which does not tell."""
+        """Seconds that this worker has stood still for others; 0 for All-Reduce, which does not tell."""
         return float(sum(handle.waited_seconds for handle in self.handles))
 
     def gather(self, value: Any) -> list[Any]:

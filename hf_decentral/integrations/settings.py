@@ -109,7 +109,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_file(path: Path, named_by: str, *, plain: bool) -> dict[str, Any]:
-    """The settings in a file: ``decentral_topology`` at the top or under mpirun_config, or plain ``topology``."""
+    """The settings in a file: ``decentral_topology`` at the top or under mpirun_config, or ``topology``."""
     content = launch.read(path, named_by)
     below = content.get("mpirun_config")
     prefix = _PREFIX.lower()
@@ -131,16 +131,20 @@ def _checked(name: str, value: Any) -> Any:
         return _number(name, value, int, "a whole number of steps, 1 or more")
     if name == "comm_timeout":
         return _number(name, value, float, "seconds, more than 0")
-    known = {
-        "topology": lambda: [ALLREDUCE, *topology.names()],
-        "averaging": averaging.names,
-        "order": lambda: [o.value for o in Order],
-        "horizon": lambda: list(_HORIZONS),
-    }[name]()
+    known = _known(name)
     text = str(value).strip().lower()
     if text not in known:
         raise unknown_name(name, value, known)
     return text
+
+
+def _known(name: str) -> list[str]:
+    """The names that a setting can have."""
+    if name == "topology":
+        return [ALLREDUCE, *topology.names()]
+    if name == "averaging":
+        return averaging.names()
+    return [order.value for order in Order] if name == "order" else list(_HORIZONS)
 
 
 def _number(name: str, value: Any, kind: type[int | float], expected: str) -> float:

@@ -70,7 +70,7 @@ def put_replica(accelerator: Accelerator, handles: list[Gossip], state: State) -
 
 
 def put_own(accelerator: Accelerator, state: State) -> None:
-    """Schedulers, scaler, loaders and random numbers; the random numbers last, since the rest may draw some."""
+    """Schedulers, scaler, loaders and random numbers; these last, since the rest may draw some."""
     put_shared(accelerator, state)
     for loader, values in zip(accelerator._dataloaders, state["loaders"], strict=False):
         _put_loader(loader, values)

@@ -44,8 +44,8 @@ class Wrapping:
     """Puts the plugin's methods in the place of the Accelerator's.
 
     ``prepare_model`` skips the wrap into DistributedDataParallel the way Accelerate itself offers
-    (``evaluation_mode``): device placement, autocast and compilation stay. ``prepare`` makes optimizers gossip
-    at its end, when models have reached their device.
+    (``evaluation_mode``): device placement, autocast and compilation stay. ``prepare`` makes optimizers
+    gossip at its end, when models have reached their device.
 
     Args:
         plugin: the plugin.
@@ -170,8 +170,8 @@ def _refuse(*args: Any) -> NoReturn:
 def own_memory(state: dict[str, Any]) -> dict[str, Any]:
     """A copy in which every tensor has memory of its own, and tied ones still share it.
 
-    Parameters of a gossiping optimizer are views of one bucket; Accelerate, when it saves, takes tensors in one
-    storage for tied weights and keeps only the first.
+    Parameters of a gossiping optimizer are views of one bucket; Accelerate, when it saves, takes tensors in
+    one storage for tied weights and keeps only the first.
     """
     copies: dict[tuple[Any, ...], Tensor] = {}
     copied = {}

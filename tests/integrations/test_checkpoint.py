@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 import torch
 from accelerate import load_checkpoint_in_model
-from accelerate.utils import ProjectConfiguration
+from accelerate.utils import DataLoaderConfiguration, ProjectConfiguration
 
 from hf_decentral.errors import CheckpointError, DecentralizedError
 from hf_decentral.integrations.folder import Aside, read_manifest
 from hf_decentral.optim import gossip
 from tests.integrations.loops import Run, mean, model, same
 from tests.processes import run
+
+pytestmark = pytest.mark.processes
 
 
 class Counter:
@@ -112,7 +114,13 @@ def _elsewhere(rank: int, folder: str) -> dict[str, Any]:
     state, moments = r.state(), len(r.optimizer.state)
     steps = gossip(r.optimizer).step
     losses = r.train(8)
-    return {"state": state, "moments": moments, "loss": sum(losses) / 8, "steps": steps, "distance": r.plugin.distance()}
+    return {
+        "state": state,
+        "moments": moments,
+        "loss": sum(losses) / 8,
+        "steps": steps,
+        "distance": r.plugin.distance(),
+    }
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (2, 1)])
@@ -178,9 +186,12 @@ def test_a_damaged_checkpoint_is_refused_on_every_worker(tmp_path: Path, how: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"), [({"topology": "complete"}, "the topology was 'aer'"), ({"other": True}, "AccumAdamW")]
+    ("settings", "expected"),
+    [({"topology": "complete"}, "the topology was 'aer'"), ({"other": True}, "AccumAdamW")],
 )
-def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path, settings: dict[str, Any], expected: str) -> None:
+def test_the_checkpoint_of_another_run_is_refused(
+    tmp_path: Path, settings: dict[str, Any], expected: str
+) -> None:
     folder = str(tmp_path / "checkpoint")
     run(2, _saved, folder)
     for said, unchanged, steps in run(2, _refused, folder, settings):
@@ -235,6 +246,29 @@ def test_numbered_checkpoints_and_their_limit(tmp_path: Path) -> None:
     assert run(2, _numbered, str(tmp_path)) == [["checkpoint_2", "checkpoint_3"]] * 2
 
 
+def _rows(loader: Any) -> list[float]:
+    return [float(x.sum()) for x, _ in loader]
+
+
+def test_rows_go_on_in_the_middle_of_a_later_epoch(tmp_path: Path) -> None:
+    """With the seedable sampler the order of an epoch follows from its number (C2)."""
+
+    def made() -> Run:
+        return Run("ring", dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True, data_seed=3))
+
+    r = made()
+    first = _rows(r.loader)
+    rows = []
+    for k, (x, _) in enumerate(r.loader):
+        if k == 3:
+            r.accelerator.save_state(str(tmp_path / "checkpoint"))
+        rows.append(float(x.sum()))
+    assert rows != first
+    r = made()
+    r.accelerator.load_state(str(tmp_path / "checkpoint"))
+    assert _rows(r.accelerator.skip_first_batches(r.loader, 3)) == rows[3:]
+
+
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text("mine")
     r = Run("ring")
@@ -254,7 +288,9 @@ def test_hooks_and_files_of_the_users(tmp_path: Path) -> None:
         (Path(folder) / "mine.txt").write_text(str(len(weights)))
 
     r.accelerator.register_save_state_pre_hook(write)
-    r.accelerator.register_load_state_pre_hook(lambda models, folder: called.append((Path(folder) / "mine.txt").read_text()))
+    r.accelerator.register_load_state_pre_hook(
+        lambda models, folder: called.append((Path(folder) / "mine.txt").read_text())
+    )
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "notes.txt").write_text("keep me")

@@ -11,6 +11,8 @@ import pytest
 from tests.integrations.loops import accelerator
 from tests.processes import run
 
+pytestmark = pytest.mark.processes
+
 _GUIDE = Path(__file__).parents[2] / "docs" / "accelerate.md"
 
 

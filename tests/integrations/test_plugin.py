@@ -12,11 +12,13 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader
 
-from hf_decentral.optim import decentralize, gossip
 from hf_decentral.errors import DecentralizedError, LaunchError, ParameterError, PeerLost, SettingsError
 from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.optim import decentralize, gossip
 from tests.integrations.loops import WIDTH, Run, accelerator, data, mean, model, same
-from tests.processes import run
+from tests.processes import outcomes, run
+
+pytestmark = pytest.mark.processes
 
 
 def _replicas(rank: int, folder: str) -> dict[str, Any]:
@@ -301,13 +303,25 @@ def _odd_graph(rank: int) -> dict[str, Any]:
 
 
 def test_unused_frozen_checkpointed_and_replaced_parts() -> None:
-    """Parameters unused on some workers are averaged all the same; frozen ones do not travel (D1, D2, D3, D5, D10)."""
+    """Parameters unused on some workers are averaged; frozen ones do not travel (D1, D2, D3, D5, D10)."""
     a, b = run(2, _odd_graph)
     assert torch.equal(a["seldom"], b["seldom"]) and torch.equal(a["frozen"], b["frozen"])
     torch.testing.assert_close(a["averaged"], (a["seen"] + b["seen"]) / 2)
     assert (
         a["sent"] <= 7 * 4 * (a["n"] + 3 * 16) and a["sent"] >= 6 * 4 * a["n"]
     )  # buckets are padded a little
+
+
+def _ends_early(rank: int) -> None:
+    r = Run("ring", comm_timeout=30.0)
+    r.train(4 if rank == 0 else 2)
+
+
+def test_a_worker_whose_data_ends_early_is_named() -> None:
+    """No hang: the one that still waits says who ended, and when (B1, B2)."""
+    first, second = outcomes(2, _ends_early)
+    assert second.exit_code == 0, second.error
+    assert first.exit_code == 1 and "worker 1 ended after 2 steps" in first.error.lower()
 
 
 def _one_asks(rank: int) -> str:

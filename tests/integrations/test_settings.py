@@ -148,6 +148,7 @@ print("FOUND", resolve({}).describe())
 """
 
 
+@pytest.mark.processes
 def test_a_launched_script_finds_the_launchers_file(tmp_path: Path) -> None:
     """Through the real launcher, which does not hand the name of its file on."""
     config = {
