@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_decentral.rounds import Round
@@ -21,11 +21,13 @@ def symmetric_rounds(draw: st.DrawFn) -> Round:
     return Round.from_matrix(m)
 
 
+@settings(deadline=None)
 @given(symmetric_rounds())
 def test_matrix_and_rows_say_the_same(round: Round) -> None:
     assert Round.from_matrix(round.matrix()) == round
 
 
+@settings(deadline=None)
 @given(symmetric_rounds())
 def test_senders_and_receivers_mirror_each_other(round: Round) -> None:
     for i in range(round.workers):
@@ -33,6 +35,7 @@ def test_senders_and_receivers_mirror_each_other(round: Round) -> None:
         assert all(i in round.senders(j) for j in round.receivers(i))
 
 
+@settings(deadline=None)
 @given(symmetric_rounds(), st.data())
 def test_a_lost_weight_goes_back_to_the_receiver(round: Round, data: st.DataObject) -> None:
     dead = data.draw(st.sets(st.integers(0, round.workers - 1), max_size=round.workers - 1))
@@ -51,3 +54,11 @@ def test_groups_idle_and_identity() -> None:
     assert mean.senders(5) == ()
     uneven = Round((((0, 0.25), (1, 0.75)), ((0, 0.75), (1, 0.25))))
     assert uneven.groups is None
+
+
+def test_directed_weights_have_receivers_of_their_own() -> None:
+    round = Round((((0, 0.5), (2, 0.5)), ((0, 0.5), (1, 0.5)), ((1, 0.5), (2, 0.5))))
+    assert [round.senders(i) for i in range(3)] == [(2,), (0,), (1,)]
+    assert [round.receivers(i) for i in range(3)] == [(1,), (2,), (0,)]
+    assert round.matrix().tolist() == [[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]]
+    assert (round.workers, round.idle, round.groups) == (3, False, None)

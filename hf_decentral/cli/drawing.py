@@ -89,14 +89,10 @@ def _circle(axes, round: Round) -> None:  # type: ignore[no-untyped-def]  # matp
     if lines:  # one curve with gaps: thousands of lines would take minutes
         xs, ys = ([c for a, b in lines for c in (a[axis], b[axis], math.nan)] for axis in (0, 1))
         axes.plot(xs, ys, color="0.4", linewidth=0.8, zorder=1)
-    if arrows:
-        ends = [
-            [c + (d - c) * part for c, d in zip(a, b, strict=True)] for a, b in arrows for part in (0.1, 0.9)
-        ]
-        tails, heads = ends[::2], ends[1::2]
-        moves = [[d - c for c, d in zip(a, b, strict=True)] for a, b in zip(tails, heads, strict=True)]
-        x, y, u, v = (*zip(*tails, strict=True), *zip(*moves, strict=True))
-        axes.quiver(x, y, u, v, color="0.4", angles="xy", scale_units="xy", scale=1, width=0.006)
+    if arrows:  # each from a tenth of the way to nine tenths, clear of the two workers
+        tails = [[a[axis] + 0.1 * (b[axis] - a[axis]) for a, b in arrows] for axis in (0, 1)]
+        moves = [[0.8 * (b[axis] - a[axis]) for a, b in arrows] for axis in (0, 1)]
+        axes.quiver(*tails, *moves, color="0.4", angles="xy", scale_units="xy", scale=1, width=0.006)
     few = round.workers <= 64
     axes.scatter(*zip(*places, strict=True), s=90 if few else 8, color="C0", zorder=3)
     if few:

@@ -28,16 +28,18 @@ class Entry:
     Attributes:
         make: ``make(workers, hosts)`` gives the topology.
         summary: what it is, for people.
+        exact: whether a period ends in the exact mean for any number of workers, with one worker a host.
     """
 
     make: Callable[[int, Hosts], Topology]
     summary: str
+    exact: bool = False
 
 
 TABLE: dict[str, Entry] = {
-    "aer": Entry(aer, "alternating exponential ring: inside hosts and between pairs of hosts in turns"),
-    "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, exact for any number of workers"),
-    "complete": Entry(complete, "everybody with everybody: the exact mean in every round"),
+    "aer": Entry(aer, "alternating exponential ring: inside hosts and between pairs of hosts in turns", True),
+    "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, exact for any number of workers", True),
+    "complete": Entry(complete, "everybody with everybody: the exact mean in every round", True),
     "one_peer_exponential": Entry(one_peer_exponential, "one peer a round, at distances 1, 2, 4, ..."),
     "ring": Entry(ring, "a third from each side; the smallest stable step of all"),
 }

@@ -68,8 +68,21 @@ def test_a_thousand_workers_are_cheap(name: str) -> None:
     assert all(round.workers == 1000 for round in topology.rounds())
 
 
-@pytest.mark.parametrize("name", ["complete", "base_graph", "aer"])
-@pytest.mark.parametrize("workers", range(2, 20))
+@pytest.mark.parametrize("name", [name for name, entry in TABLE.items() if entry.exact])
+@pytest.mark.parametrize("workers", SIZES)
 def test_exact_where_it_is_promised(name: str, workers: int) -> None:
     topology = build(name, workers)
-    assert spectrum(topology).exact == topology.period
+    assert topology.name == name
+    product = torch.eye(workers, dtype=torch.float64)
+    for count, round in enumerate(topology.rounds(), 1):
+        product = round.matrix() @ product
+        apart = float((product - 1 / workers).abs().max())
+        assert (apart < 1e-12) == (count == topology.period)
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_every_topology_bears_some_step(name: str, workers: int) -> None:
+    numbers = spectrum(build(name, workers))
+    assert 0.6 < numbers.largest_stable_step <= 2.01
+    assert 0 <= numbers.second_eigenvalue <= numbers.contraction + 1e-9 < 1
