@@ -36,7 +36,7 @@ def wait_for_steps(process: subprocess.Popen[str], output: Path, count: int = 3)
         (["--dataset={folder}/binary.txt"], "looks binary"),
         (["--dataset={folder}/small.txt"], "contexts of 16 tokens"),
         (["--topology=rign"], "Did you mean 'ring'"),
-        (["--batch_size=0"], "--batch_size is 0"),
+        (["--batch_size=0"], "--batch_size=0 was given"),
         (["--recipe={folder}/recipe.yaml"], "max_step"),
     ],
 )
