@@ -204,6 +204,8 @@ def _drain() -> None:
     if getattr(sys, "last_type", None) is not None or not dist.is_initialized():
         return
     for handle in alive():
+        if handle.lost is not None:
+            continue
         try:
             handle.settle()
             handle.transport.close(handle.step)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hf_decentral.averaging import Averaging, Flight, State
+from hf_decentral.errors import PeerLost
 from hf_decentral.errors.parameters import step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus
 from hf_decentral.optim.agreement import Proposal, agree, describe
@@ -75,6 +76,7 @@ class Gossip:
     Attributes:
         step: optimizer steps taken; also the number of the round that averages the present parameters.
         skipped: local updates that were dropped because a gradient was not finite.
+        lost: the error with which the exchanges came to an end.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Gossip:
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._away = False
+        self.lost: PeerLost | None = None
         _alive.add(self)
 
     @property
@@ -170,15 +173,28 @@ class Gossip:
         written = self._bound().written()
         if written is not None:
             raise written_in_flight(self._name(written))
-        for flight in self._flights:
-            flight.finish()
+        with self._failing():
+            for flight in self._flights:
+                flight.finish()
         self._flights = []
         self._phase = _Phase.COMBINED
 
     def settle(self) -> None:
         """Wait until nothing is on the wire; what came is combined later, by the next step."""
-        for flight in self._flights:
-            flight.settle()
+        with self._failing():
+            for flight in self._flights:
+                flight.settle()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """An exchange that failed once is not waited for again: every later wait tells the same error."""
+        if self.lost is not None:
+            raise self.lost
+        try:
+            yield
+        except PeerLost as error:
+            self.lost = error
+            raise
 
     def discard(self) -> None:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
