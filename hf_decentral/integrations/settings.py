@@ -16,7 +16,7 @@ from hf_decentral import averaging, topology
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import launch
-from hf_decentral.optim.gossip import Order
+from hf_decentral.optim import Order
 
 ALLREDUCE = "allreduce"
 """The topology that is none: Accelerate's own All-Reduce, as a baseline."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hf_decentral.optim.decentralize import decentralize, gossip
-from hf_decentral.optim.gossip import Gossip, averaged
+from hf_decentral.optim.attach import decentralize, gossip
+from hf_decentral.optim.consensus import averaged
+from hf_decentral.optim.handle import Gossip
+from hf_decentral.optim.plan import Order
 
-__all__ = ["Gossip", "averaged", "decentralize", "gossip"]
+__all__ = ["Gossip", "Order", "averaged", "decentralize", "gossip"]

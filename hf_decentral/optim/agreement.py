@@ -35,6 +35,16 @@ def describe(params: Sequence[Tensor], name: Name) -> tuple[tuple[str, str], ...
     return tuple(rows)
 
 
+def make_equal(transport: Transport, tensors: Sequence[Tensor]) -> None:
+    """Give every worker worker 0's values. Collective."""
+    for tensor in tensors:
+        rows = tensor.detach() if len(transport.local) > 1 else tensor.detach().unsqueeze(0)
+        dense = rows.contiguous()
+        transport.broadcast_(dense)
+        if dense is not rows:
+            rows.copy_(dense)
+
+
 def agree(transport: Transport, mine: Proposal, error: Exception | None = None) -> None:
     """Compare the proposals of all workers. Collective.
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from hf_decentral.optim.registry import alive
 from hf_decentral.transport import Transport
 
 
@@ -65,6 +66,23 @@ def _mean_in_place(x: Tensor, transport: Transport) -> Iterator[None]:
             yield
         finally:
             x.copy_(own)
+
+
+@contextmanager
+def averaged(model: nn.Module) -> Iterator[nn.Module]:
+    """A context in which a model holds the consensus: the mean of all workers. Collective.
+
+    Every optimizer that trains a part of the model takes part. Trainable parameters and float buffers
+    are averaged, other buffers are left alone. At the end every worker has its own back, bit for bit; what is
+    written inside is lost.
+    """
+    params = {id(p) for p in model.parameters()}
+    owners = [handle for handle in alive() if handle.owns(params)]
+    if not owners:
+        yield model
+        return
+    with swapped(owners, model):
+        yield model
 
 
 def float_buffers(model: nn.Module) -> list[Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hf_decentral.errors.parameters import closure_given, wrong_checkpoint
-from hf_decentral.optim.gossip import Gossip
+from hf_decentral.optim.handle import Gossip
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -13,15 +14,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hf_decentral import averaging as methods
-from hf_decentral import topology as topologies
-from hf_decentral.errors import DecentralizedError, out_of_range, unknown_name
+from hf_decentral.errors import DecentralizedError, out_of_range
 from hf_decentral.errors.parameters import already_gossiping, model_needed, not_an_optimizer, not_gossiping
 from hf_decentral.errors.peers import not_initialized
-from hf_decentral.optim.agreement import Proposal, agree, describe
+from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import check
-from hf_decentral.optim.gossip import Gossip, Order, Plan, alive
+from hf_decentral.optim.handle import Gossip
 from hf_decentral.optim.hooks import Hooks
+from hf_decentral.optim.plan import Order, Plan, make_plan
+from hf_decentral.optim.registry import alive
 from hf_decentral.topology.base import Hosts, Topology
 from hf_decentral.transport import Memory, Processes, Transport, find_hosts
 
@@ -53,8 +54,8 @@ def decentralize(
         optimizer: any ``torch.optim.Optimizer`` that takes no closure.
         topology: a name (``hf-decentral topology list``) or a :class:`Topology`.
         model: the model, for its buffers to be made equal, for its names in messages, and for ``"cta"``.
-        order: ``"awc"`` as above; ``"atc"``: the mean of the updated parameters; ``"cta"``: the mean before the
-            forward pass. The last two wait for the network in every step.
+        order: ``"awc"`` as above; ``"atc"``: the mean of the updated parameters; ``"cta"``: the mean just before
+            the forward pass. The last two wait for the network in every step.
         averaging: what is sent and how it is combined.
         hosts: the number of each worker's host; None: found from the launcher and the names of the machines.
         transport: None: torch.distributed, or nothing where there is one worker.
@@ -67,27 +68,17 @@ def decentralize(
         MismatchError: workers that disagree on parameters or settings, told on every worker.
         LaunchError: processes that were not joined.
     """
-    if not isinstance(optimizer, Optimizer) or not getattr(type(optimizer).step, "hooked", False):
-        raise not_an_optimizer(optimizer)
-    if hasattr(optimizer, _HANDLE):
-        raise already_gossiping(optimizer)
-    if not comm_timeout > 0:
-        raise out_of_range("comm_timeout", comm_timeout, "seconds, more than 0", "leave it out for 600")
-    transport = transport or _default_transport(comm_timeout)
-    names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
-    found = find_hosts(transport)
-    handle: Gossip | None = None
-    problem: DecentralizedError | None = None
-    try:
-        plan = _plan(topology, order, averaging, transport, hosts or found, model)
-        handle = _handle(optimizer, names, transport, plan)
-    except DecentralizedError as error:
-        problem = error
-    proposal = Proposal(_settings(handle, optimizer) if handle else (), str(problem) if problem else None)
-    agree(transport, proposal, problem)
-    if handle is None:
-        raise not_an_optimizer(optimizer)
-    transport.prepare(handle.topology)
+    _refuse(optimizer, comm_timeout)
+    wire = transport or _default_transport(comm_timeout)
+    found = find_hosts(wire)
+
+    def make() -> Gossip:
+        return _handle(
+            optimizer, model, wire, make_plan(topology, order, averaging, wire.workers, hosts or found)
+        )
+
+    handle = _agreed(make, optimizer, wire)
+    wire.prepare(handle.topology)
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard)
     setattr(optimizer, _HANDLE, handle)
@@ -109,6 +100,27 @@ def gossip(optimizer: Any) -> Gossip:
     raise not_gossiping(optimizer)
 
 
+def _refuse(optimizer: object, comm_timeout: float) -> None:
+    """What every worker sees by itself, before it could wait for another."""
+    if not isinstance(optimizer, Optimizer) or not getattr(type(optimizer).step, "hooked", False):
+        raise not_an_optimizer(optimizer)
+    if hasattr(optimizer, _HANDLE):
+        raise already_gossiping(optimizer)
+    if not comm_timeout > 0:
+        raise out_of_range("comm_timeout", comm_timeout, "seconds, more than 0", "leave it out for 600")
+
+
+def _agreed(make: Callable[[], Gossip], optimizer: Optimizer, transport: Transport) -> Gossip:
+    """This worker's handle, once all workers have one and they fit together. Collective."""
+    try:
+        handle = make()
+    except DecentralizedError as error:
+        agree(transport, Proposal((), str(error)), error)
+        raise
+    agree(transport, Proposal(_settings(handle, optimizer)))
+    return handle
+
+
 def _default_transport(comm_timeout: float) -> Transport:
     if dist.is_available() and dist.is_initialized():
         if dist.get_world_size() > 1:
@@ -120,30 +132,11 @@ def _default_transport(comm_timeout: float) -> Transport:
     return Memory(1)
 
 
-def _plan(
-    topology: str | Topology,
-    order: str,
-    averaging: str,
-    transport: Transport,
-    hosts: Hosts,
-    model: nn.Module | None,
-) -> Plan:
-    orders = [o.value for o in Order]
-    if order not in orders:
-        raise unknown_name("order", order, orders)
-    if order == Order.CTA.value and model is None:
-        raise model_needed(order)
-    if isinstance(topology, str):
-        topology = topologies.build(topology, transport.workers, hosts)
-    if topology.workers != transport.workers:
-        advice = "build the topology for the workers of this run"
-        raise out_of_range(
-            "topology.workers", topology.workers, f"{transport.workers}, the workers here", advice
-        )
-    return Plan(topology, averaging, methods.build(averaging), Order(order))
+def _handle(optimizer: Optimizer, model: nn.Module | None, transport: Transport, plan: Plan) -> Gossip:
+    if plan.order is Order.CTA and model is None:
+        raise model_needed(plan.order.value)
+    names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
 
-
-def _handle(optimizer: Optimizer, names: dict[int, str], transport: Transport, plan: Plan) -> Gossip:
     def name(p: Tensor) -> str:
         if id(p) in names:
             return f"parameter {names[id(p)]!r}"
@@ -153,11 +146,8 @@ def _handle(optimizer: Optimizer, names: dict[int, str], transport: Transport, p
                     return f"parameter {k} of group {g}"
         return "a parameter"
 
-    def params() -> list[Tensor]:
-        return _trainable(optimizer)
-
     check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
-    return Gossip(params, name, transport, plan)
+    return Gossip(lambda: _trainable(optimizer), name, transport, plan)
 
 
 def _all(optimizer: Optimizer) -> list[Tensor]:
@@ -189,11 +179,11 @@ def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Non
     for other in alive():
         if other is not handle and other.owns(own):
             other.retire()
-    handle.make_equal(params)
+    make_equal(handle.transport, params)
     handle.know(params)
     if model is not None and handle.workers > 1 and len(handle.transport.local) == 1:
         rest = [p for p in model.parameters() if id(p) not in own]
-        handle.make_equal(rest + list(model.buffers()))
+        make_equal(handle.transport, rest + list(model.buffers()))
     if model is not None and handle.plan.order is Order.CTA:
         combine = torch.no_grad()(handle.combine)
         model.register_forward_pre_hook(lambda module, inputs: combine())

@@ -2,66 +2,30 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from enum import Enum
-from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.averaging import Averaging, Flight, State
+from hf_decentral.averaging import Flight, State
 from hf_decentral.errors import PeerLost
 from hf_decentral.errors.parameters import step_while_averaged, written_in_flight
-from hf_decentral.optim import consensus
-from hf_decentral.optim.agreement import Proposal, agree, describe
+from hf_decentral.optim import consensus, registry
+from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import Buckets, Name, check
+from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport import Transport
-
-
-class Order(Enum):
-    """Where the average stands relative to the local step."""
-
-    AWC = "awc"  # adapt while combine: the exchange travels behind the forward and backward
-    ATC = "atc"  # adapt then combine: x <- M (x + u)
-    CTA = "cta"  # combine then adapt: y = M x, gradient at y
 
 
 class _Phase(Enum):
     READY = "the round of this step has not begun"
     IN_FLIGHT = "it is on the wire"
     COMBINED = "it is done, the local step is next"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How an optimizer gossips.
-
-    Attributes:
-        topology: who averages with whom.
-        averaging: name of the averaging method, as it stands in checkpoints.
-        method: that method.
-        order: where the average stands relative to the local step.
-    """
-
-    topology: Topology
-    averaging: str
-    method: Averaging
-    order: Order
-
-
-_serial = count()
-_alive: weakref.WeakSet[Gossip] = weakref.WeakSet()
-
-
-def alive() -> list[Gossip]:
-    """All handles of this process, oldest first: the same order on every worker."""
-    return sorted(_alive, key=lambda gossip: gossip.serial)
 
 
 class Gossip:
@@ -82,7 +46,6 @@ class Gossip:
     def __init__(
         self, params: Callable[[], list[Tensor]], name: Name, transport: Transport, plan: Plan
     ) -> None:
-        self.serial = next(_serial)
         self.step = 0
         self.skipped = 0
         self.transport = transport
@@ -98,7 +61,7 @@ class Gossip:
         self._equal: dict[int, Tensor] = {}
         self._away = False
         self.lost: PeerLost | None = None
-        _alive.add(self)
+        registry.register(self)
 
     @property
     def workers(self) -> int:
@@ -209,12 +172,8 @@ class Gossip:
         return 0.0 if self._alone else consensus.distance(self.flats(), self.transport)
 
     def averaged(self, model: nn.Module) -> AbstractContextManager[nn.Module]:
-        """A context in which ``model`` holds the consensus: the mean of all workers. Collective.
-
-        Trainable parameters and floating-point buffers are averaged, other buffers are left alone. At the end
-        every worker has its own parameters and buffers back, bit for bit. What is written inside is lost.
-        """
-        return averaged(model)
+        """See :func:`hf_decentral.optim.averaged`. Collective."""
+        return consensus.averaged(model)
 
     def flats(self) -> list[Tensor]:
         """The buckets ``[W, P]`` with nothing on the wire. The handle's owner may read them."""
@@ -230,15 +189,6 @@ class Gossip:
         finally:
             self._away = False
 
-    def make_equal(self, tensors: list[Tensor]) -> None:
-        """Give every worker worker 0's values. Collective."""
-        for tensor in tensors:
-            rows = tensor.detach() if self._stack else tensor.detach().unsqueeze(0)
-            dense = rows.contiguous()
-            self.transport.broadcast_(dense)
-            if dense is not rows:
-                rows.copy_(dense)
-
     def know(self, params: list[Tensor]) -> None:
         """Remember which parameters the workers have agreed on and made equal."""
         self._equal.update((id(p), p) for p in params)
@@ -246,7 +196,7 @@ class Gossip:
     def retire(self) -> None:
         """Another optimizer trains these parameters from now on."""
         self.discard()
-        _alive.discard(self)
+        registry.forget(self)
 
     def owns(self, params: set[int]) -> bool:
         """True where one of these parameters (by ``id``) is exchanged here."""
@@ -300,7 +250,7 @@ class Gossip:
                 problem = error
             said = str(problem) if problem else None
             agree(self.transport, Proposal(describe(params, self._name), said), problem)
-            self.make_equal([p for p in params if id(p) not in self._equal])
+            make_equal(self.transport, [p for p in params if id(p) not in self._equal])
             self.know(params)
             self._bind(params)
 
@@ -309,15 +259,3 @@ class Gossip:
             self._buckets = Buckets(params, self._stack)
         if len(self._states) != len(self._buckets.flats):
             self._states = [{} for _ in self._buckets.flats]
-
-
-@contextmanager
-def averaged(model: nn.Module) -> Iterator[nn.Module]:
-    """See :meth:`Gossip.averaged`; every optimizer that trains a part of the model takes part."""
-    params = {id(p) for p in model.parameters()}
-    owners = [gossip for gossip in alive() if gossip.owns(params)]
-    if not owners:
-        yield model
-        return
-    with consensus.swapped(owners, model):
-        yield model
