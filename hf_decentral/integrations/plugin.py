@@ -213,7 +213,7 @@ class DecentralizedPlugin:
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes that this worker has sent; for All-Reduce ``2 (n-1)/n`` times the gradients, as a ring needs."""
+        """Bytes that this worker has sent; for All-Reduce ``2 (n-1)/n`` times the gradients (a ring)."""
         own = sum(handle.sent_bytes for handle in self.handles)
         return own if self.gossips else self._allreduced.sent_bytes(self.workers)
 

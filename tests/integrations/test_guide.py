@@ -16,14 +16,14 @@ pytestmark = pytest.mark.processes
 _GUIDE = Path(__file__).parents[2] / "docs" / "accelerate.md"
 
 
-def _blocks(rank: int, folder: str) -> list[str]:
+def _blocks(rank: int, folder: str) -> None:
     accelerator()  # clears what another test has left, and joins these processes
     os.chdir(folder)
     code = "\n".join(re.findall(r"```python\n(.*?)```", _GUIDE.read_text(), re.DOTALL))
     exec(compile(code, str(_GUIDE), "exec"), {})
-    return sorted(os.listdir("out"))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_blocks_of_the_guide_run(tmp_path: Path, workers: int) -> None:
-    assert run(workers, _blocks, str(tmp_path)) == [["checkpoint", "model", "weights.pt"]] * workers
+    run(workers, _blocks, str(tmp_path))
+    assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint", "model", "weights.pt"]
