@@ -54,8 +54,8 @@ def decentralize(
         optimizer: any ``torch.optim.Optimizer`` that takes no closure.
         topology: a name (``hf-decentral topology list``) or a :class:`Topology`.
         model: the model, for its buffers to be made equal, for its names in messages, and for ``"cta"``.
-        order: ``"awc"`` as above; ``"atc"``: the mean of the updated parameters; ``"cta"``: the mean just before
-            the forward pass. The last two wait for the network in every step.
+        order: ``"awc"`` as above; ``"atc"``: the mean after the local step; ``"cta"``: the mean before the
+            forward pass. These two wait for the network in every step.
         averaging: what is sent and how it is combined.
         hosts: the number of each worker's host; None: found from the launcher and the names of the machines.
         transport: None: torch.distributed, or nothing where there is one worker.

@@ -124,4 +124,6 @@ def _unscaled(optimizer: Optimizer) -> list[Tensor]:
 @torch.no_grad()
 def _finite(grads: list[Tensor]) -> bool:
     dense = [g._values() if g.is_sparse else g for g in grads if g.numel()]
-    return all(bool(n.isfinite()) for n in torch._foreach_norm(dense, float("inf"))) if dense else True
+    # The Euclidean norm takes a ninth of the time of the largest modulus; it may overflow on finite numbers.
+    norms = torch._foreach_norm(dense) if dense else ()
+    return all(bool(n.isfinite()) or bool(g.isfinite().all()) for n, g in zip(norms, dense, strict=True))
