@@ -35,7 +35,7 @@ class Planned(NamedTuple):
 
 PLAN = (
     Planned("allreduce", "All-Reduce, AdamW", ("--topology", "allreduce", "--optim", "adamw")),
-    Planned("aer", "gossip (AER), AdamW", ("--topology", "aer", "--optim", "adamw")),
+    Planned("aer", "gossip (AER, one worker a host), AdamW", ("--topology", "aer", "--optim", "adamw")),
 )
 # What both share: about 1 million parameters, some minutes on 2 cores.
 SHARED = {
@@ -93,6 +93,7 @@ def environment(workers: int) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("DECENTRAL_") and name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
     }
+    kept["DECENTRAL_HOSTS"] = ",".join("1" * workers)  # as if each had a machine of its own
     kept.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
     kept.setdefault("TOKENIZERS_PARALLELISM", "false")
     if torch.cuda.is_available() and torch.cuda.device_count() < workers:

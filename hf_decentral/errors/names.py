@@ -17,8 +17,9 @@ def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsErro
         known: the names that exist.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}?" if near else "choose one of them"
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(given).lower(), folded, n=1, cutoff=0.5)
+    advice = f"did you mean {folded[near[0]]!r}?" if near else "choose one of them"
     return SettingsError(
         sentence(f"unknown {kind} {given!r}", f"known are {', '.join(names)}", advice).replace("?.", "?")
     )

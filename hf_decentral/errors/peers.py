@@ -11,13 +11,17 @@ def _workers(numbers: Sequence[int]) -> str:
     return f"worker{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
+def _talk(round: int) -> str:
+    return f"round {round}" if round >= 0 else "a talk of all workers (a mean, a comparison of settings)"
+
+
 def peer_lost(
     lost: Sequence[int], waiting: int, round: int, waited_seconds: float, deadline_seconds: float, cause: str
 ) -> PeerLost:
     """A wait that was not met: who did not send, in which round, and what the wire said."""
     return PeerLost(
         sentence(
-            f"{_workers(lost)} did not answer worker {waiting} in round {round} "
+            f"{_workers(lost)} did not answer worker {waiting} in {_talk(round)} "
             f"(waited {waited_seconds:.1f} s of {deadline_seconds:g} s; {cause})",
             "every worker takes part in every round",
             "look at the log of that worker for its own error, then resume all workers from the last "
@@ -32,7 +36,7 @@ def peer_ended(ended: Sequence[int], steps: int, waiting: int, round: int) -> Pe
     """A worker that finished while another still waits for it: their data had different lengths."""
     return PeerLost(
         sentence(
-            f"{_workers(ended)} ended after {steps} steps; worker {waiting} still waits for round {round}",
+            f"{_workers(ended)} ended after {steps} steps; worker {waiting} still waits for {_talk(round)}",
             "all workers take the same number of optimizer steps",
             "give every worker equally many batches (even_batches or drop_last of the loader, or a fixed "
             "number of steps), and stop all of them at the same step",

@@ -218,6 +218,7 @@ class Gossip:
         self.step = int(state.get("step", 0))
         self.skipped = int(state.get("skipped", 0))
         self._states = list(state.get("states", []))
+        self._fit_states()
         self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
 
     def _begin(self) -> None:
@@ -257,5 +258,8 @@ class Gossip:
     def _bind(self, params: list[Tensor]) -> None:
         with torch.no_grad():
             self._buckets = Buckets(params, self._stack)
-        if len(self._states) != len(self._buckets.flats):
+        self._fit_states()
+
+    def _fit_states(self) -> None:
+        if self._buckets is not None and len(self._states) != len(self._buckets.flats):
             self._states = [{} for _ in self._buckets.flats]
