@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hf_decentral import AccumAdamW
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 
@@ -61,4 +62,5 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.05, momentum=0.9),
     "adam": lambda params: torch.optim.Adam(params, lr=0.05),
     "adamw": lambda params: torch.optim.AdamW(params, lr=0.05, weight_decay=0.1),
+    "accumadamw": lambda params: AccumAdamW(params, lr=0.05, weight_decay=0.1, accum=3),
 }

@@ -160,7 +160,9 @@ def test_the_mean_moves_by_the_mean_update(name: str) -> None:
 def test_the_complete_graph_leaves_only_the_last_updates_apart() -> None:
     """Adapt-while-combine, complete: ``x_i - mean(x) = u_i - mean(u)`` after every step."""
     model = Quadratics(start())
-    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=RATE), "complete", transport=Memory(WORKERS))
+    optimizer = decentralize(
+        torch.optim.SGD(model.parameters(), lr=RATE), "complete", transport=Memory(WORKERS)
+    )
     for _ in range(3):
         model()
         update = -RATE * model.x.grad.numpy()
