@@ -5,8 +5,8 @@ same bits), so that a run needs no launcher and a grid of runs fills the cores o
 reads its own shard; All-Reduce takes the mean gradient over the same shards. What is measured is the
 validation loss of the mean over the workers.
 
-    python scripts/compare_quality.py --text train.jsonl.gz --valid valid.jsonl.gz --plan plan.yaml --output_dir out
-    python scripts/compare_quality.py --output_dir out --table
+    python scripts/compare_quality.py --dataset my/texts --plan plan.yaml --output_dir found
+    python scripts/compare_quality.py --output_dir found      # only print what was found so far
 
 A plan is a list of runs; a setting that is a list is a grid:
 
@@ -17,32 +17,33 @@ A plan is a list of runs; a setting that is a list is a grid:
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import math
 import multiprocessing
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from rich.console import Console
 from rich.table import Table
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.func import functional_call
 from tqdm import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser
 
 from hf_decentral import topology as topologies
+from hf_decentral.data import TextData, load_text
 from hf_decentral.optim import averaged, decentralize, gossip
 from hf_decentral.optim.accum_adam import AccumAdamW
 from hf_decentral.transport import Memory
+
+VOCABULARY = 2048
+CONTEXTS = 512  # of the validation split
 
 
 @dataclass
@@ -51,12 +52,8 @@ class Arguments:
         metadata={"help": "folder of the results, one JSON file a run; runs found there are not repeated"}
     )
     plan: str | None = field(default=None, metadata={"help": "YAML list of runs"})
-    text: str | None = field(
-        default=None, metadata={"help": "training text, .jsonl(.gz) with a 'text' column"}
-    )
-    valid: str | None = field(default=None, metadata={"help": "validation text, same form"})
+    dataset: str | None = field(default=None, metadata={"help": "text as pretrain_gpt2.py takes it"})
     jobs: int = field(default=2, metadata={"help": "runs at the same time, one thread each"})
-    table: bool = field(default=False, metadata={"help": "only print what was found so far"})
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,9 @@ class Run:
     complete_steps: int = 0  # a first phase on the complete graph
     order: str = "awc"
     accum_warmup: int = 0  # accum = 1 until then
+    beta1: float = 0.9
     beta2: float = 0.98
+    embed_scale: float = 1.0  # rate of the embeddings relative to the rest
     workers: int = 4
     steps: int = 2000
     batch: int = 2
@@ -88,44 +87,9 @@ class Run:
         return "-".join(f"{v:g}" if isinstance(v, float) else str(v) for v in asdict(self).values())
 
 
-def read(path: str) -> list[str]:
-    """The documents of a .jsonl(.gz) file."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.endswith(".gz") else open(path, encoding="utf-8")
-    with opened as lines:
-        return [json.loads(line)["text"] for line in lines]
-
-
-def tokens(args: Arguments, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Training and validation tokens under a BPE of 2,048 made from the training text; cached."""
-    cache = folder / "tokens.npz"
-    if not cache.exists():
-        train, valid = read(args.text or ""), read(args.valid or "")
-        bpe = Tokenizer(models.BPE())
-        bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        bpe.train_from_iterator(train, trainers.BpeTrainer(vocab_size=2048, special_tokens=["<|endoftext|>"]))
-        packed = [
-            np.concatenate([np.array([*e.ids, 0], dtype=np.uint16) for e in bpe.encode_batch(documents)])
-            for documents in (train, valid)
-        ]
-        np.savez(cache, train=packed[0], valid=packed[1])
-    found = np.load(cache)
-    return found["train"], found["valid"]
-
-
-class Batches:
-    """Full contexts, shuffled by seed; worker ``w`` of ``W`` reads every ``W``-th of them."""
-
-    def __init__(self, data: np.ndarray, run: Run) -> None:
-        self._contexts = torch.from_numpy(data[: len(data) // run.block * run.block].astype(np.int64))
-        self._contexts = self._contexts.view(-1, run.block)
-        self._order = np.random.default_rng(run.seed).permutation(len(self._contexts))
-        self._run = run
-
-    def at(self, step: int) -> Tensor:
-        """``[workers, batch, block]`` token numbers."""
-        size = self._run.workers * self._run.batch
-        picked = np.take(self._order, range(step * size, (step + 1) * size), mode="wrap")
-        return self._contexts[picked].view(self._run.batch, self._run.workers, -1).transpose(0, 1)
+def load(dataset: str | None) -> TextData:
+    """The text, under a BPE of 2,048 made from it; cached by the data room."""
+    return load_text(dataset, f"bpe:{VOCABULARY}")
 
 
 def rate(run: Run, step: int) -> float:
@@ -136,11 +100,16 @@ def rate(run: Run, step: int) -> float:
     return run.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-def groups(params: dict[str, nn.Parameter], dims: dict[str, int], decay: float) -> list[dict[str, Any]]:
+def groups(params: dict[str, nn.Parameter], dims: dict[str, int], run: Run) -> list[dict[str, Any]]:
     """No decay on norms and biases; ``dims`` are those of one worker's parameter."""
-    matrices = [p for n, p in params.items() if dims[n] >= 2]
     vectors = [p for n, p in params.items() if dims[n] < 2]
-    return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+    embeddings = [p for n, p in params.items() if "wte" in n or "wpe" in n]
+    matrices = [p for n, p in params.items() if dims[n] >= 2 and not ("wte" in n or "wpe" in n)]
+    return [
+        {"params": matrices, "weight_decay": run.weight_decay, "scale": 1.0},
+        {"params": embeddings, "weight_decay": run.weight_decay, "scale": run.embed_scale},
+        {"params": vectors, "weight_decay": 0.0, "scale": 1.0},
+    ]
 
 
 class Stack(nn.Module):
@@ -169,31 +138,38 @@ class Stack(nn.Module):
 def optimizer_for(run: Run, stack: Stack) -> torch.optim.Optimizer:
     """The local optimizer, decentralized where the method is."""
     named = dict(zip(stack.names, stack.rows, strict=True))
-    grouped = groups(named, {n: p.dim() - 1 for n, p in named.items()}, run.weight_decay)
+    grouped = groups(named, {n: p.dim() - 1 for n, p in named.items()}, run)
     if run.method == "allreduce":
-        return torch.optim.AdamW(grouped, lr=run.lr, betas=(0.9, run.beta2))
+        return torch.optim.AdamW(grouped, lr=run.lr, betas=(run.beta1, run.beta2))
     topology = topologies.build(run.topology, run.workers)
     if run.complete_steps:
         topology = topologies.then(topologies.build("complete", run.workers), run.complete_steps, topology)
     local: torch.optim.Optimizer
     if run.method == "dadamw":
-        local = torch.optim.AdamW(grouped, lr=run.lr, betas=(0.9, run.beta2))
+        local = torch.optim.AdamW(grouped, lr=run.lr, betas=(run.beta1, run.beta2))
     else:
-        local = AccumAdamW(grouped, lr=run.lr, betas=(0.9, run.beta2), accum=run.accum, horizon=run.horizon)
+        local = AccumAdamW(
+            grouped, lr=run.lr, betas=(run.beta1, run.beta2), accum=run.accum, horizon=run.horizon
+        )
     return decentralize(local, topology, order=run.order, model=stack, transport=Memory(run.workers))
 
 
-def train(run: Run, data: np.ndarray, valid: np.ndarray, position: int) -> dict[str, Any]:
+def train(run: Run, data: TextData, position: int) -> dict[str, Any]:
     """One run from beginning to end."""
     torch.manual_seed(run.seed)
     config = GPT2Config(
-        vocab_size=2048, n_positions=run.block, n_embd=run.width, n_layer=run.layers, n_head=run.width // 32,
+        vocab_size=VOCABULARY, n_positions=run.block,
+        n_embd=run.width, n_layer=run.layers, n_head=run.width // 32,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     replicas = 1 if run.method == "allreduce" else run.workers
     stack = Stack(GPT2LMHeadModel(config), replicas)
     optimizer = optimizer_for(run, stack)
-    batches, curve, recent = Batches(data, run), [], []
+    part = {"workers": run.workers, "seed": run.seed}
+    shards = [data.batches(run.block, run.batch, worker=w, **part) for w in range(run.workers)]
+    held_out = data.validation(run.block, 64, limit=CONTEXTS)
+    curve: list[dict[str, float]] = []
+    recent: list[float] = []
     began = time.perf_counter()
     bar = tqdm(
         range(run.steps),
@@ -204,10 +180,10 @@ def train(run: Run, data: np.ndarray, valid: np.ndarray, position: int) -> dict[
     )
     for step in bar:
         for group in optimizer.param_groups:
-            group["lr"] = rate(run, step)
+            group["lr"] = rate(run, step) * group["scale"]
             if "accum" in group:
                 group["accum"] = 1 if step < run.accum_warmup else run.accum
-        ids = batches.at(step)
+        ids = torch.stack([next(shard) for shard in shards])  # [workers, batch, block]
         losses = stack.losses(ids.reshape(replicas, -1, run.block) if replicas == 1 else ids)
         torch.stack(losses).sum().backward()
         clip(stack)
@@ -216,7 +192,7 @@ def train(run: Run, data: np.ndarray, valid: np.ndarray, position: int) -> dict[
         recent.append(float(torch.stack(losses).detach().mean()))
         if step + 1 in (run.steps // 2, run.steps * 9 // 10, run.steps):
             curve.append(
-                {"step": step + 1, "train_loss": mean(recent), "val_loss": evaluate(stack, valid, run)}
+                {"step": step + 1, "train_loss": mean(recent), "val_loss": evaluate(stack, held_out)}
             )
             recent = []
             bar.set_postfix(val=curve[-1]["val_loss"])
@@ -242,12 +218,11 @@ def clip(stack: Stack) -> None:
 
 
 @torch.no_grad()
-def evaluate(stack: Stack, valid: np.ndarray, run: Run, contexts: int = 512) -> float:
+def evaluate(stack: Stack, held_out: list[Tensor]) -> float:
     """Validation loss of the mean over the workers."""
-    ids = torch.from_numpy(valid[: contexts * run.block].astype(np.int64)).view(-1, run.block)
     with averaged(stack):
-        losses = [float(stack.losses(part[None])[0]) * len(part) for part in ids.split(64)]
-    return sum(losses) / len(ids)
+        losses = [float(stack.losses(part[None])[0]) * len(part) for part in held_out]
+    return sum(losses) / sum(map(len, held_out))
 
 
 def expand(plan: list[dict[str, Any]]) -> list[Run]:
@@ -262,58 +237,31 @@ def expand(plan: list[dict[str, Any]]) -> list[Run]:
     return list(dict.fromkeys(runs))
 
 
-def work(job: tuple[int, Run, str]) -> None:
+def work(job: tuple[int, Run, Path, str | None]) -> None:
     """One run in a process of its own; its file is written aside and renamed."""
-    position, run, folder = job
+    position, run, folder, dataset = job
     torch.set_num_threads(1)
-    found = np.load(Path(folder) / "tokens.npz")
-    result = train(run, found["train"], found["valid"], position % 2)
-    target = Path(folder) / f"{run.name}.json"
+    result = train(run, load(dataset), position % 2)
+    target = folder / f"{run.name}.json"
     target.with_suffix(".part").write_text(json.dumps(result))
     target.with_suffix(".part").rename(target)
 
 
 def show(folder: Path) -> None:
-    """One row for each setting: mean and standard deviation over the seeds."""
+    """One row for each setting, columns for what differs: mean and standard deviation over the seeds."""
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    settings = [f.name for f in fields(Run) if f.name != "seed"]
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
-        key = tuple(
-            found[k]
-            for k in (
-                "method",
-                "topology",
-                "accum",
-                "horizon",
-                "complete_steps",
-                "order",
-                "accum_warmup",
-                "beta2",
-                "steps",
-                "lr",
-            )
-        )
-        rows.setdefault(key, []).append(found)
-    table = Table(
-        "method",
-        "topology",
-        "accum",
-        "horizon",
-        "first complete",
-        "order",
-        "accum from",
-        "beta2",
-        "steps",
-        "lr",
-        "val loss",
-        "seeds",
-        "last tenth",
-    )
+        rows.setdefault(tuple(found.get(name, getattr(Run, name, "")) for name in settings), []).append(found)
+    varied = [k for k in range(len(settings)) if len({key[k] for key in rows}) > 1]
+    table = Table(*(settings[k] for k in varied), "val loss", "seeds", "last tenth")
     for key, found in sorted(rows.items(), key=lambda row: str(row[0])):
         losses = [f["val_loss"] for f in found]
         spread = f" ± {stdev(losses):.4f}" if len(losses) > 1 else ""
         tail = mean(1 - f["curve"][-1]["val_loss"] / f["curve"][-2]["val_loss"] for f in found)
-        table.add_row(*map(str, key), f"{mean(losses):.4f}{spread}", str(len(losses)), f"{tail:.2%}")
+        shown = [str(key[k]) for k in varied]
+        table.add_row(*shown, f"{mean(losses):.4f}{spread}", str(len(losses)), f"{tail:.2%}")
     Console(width=180).print(table)
 
 
@@ -321,15 +269,12 @@ def main() -> None:
     (args,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
     folder = Path(args.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    if not args.table:
-        tokens(args, folder)
-        runs = [
-            r
-            for r in expand(yaml.safe_load(Path(args.plan).read_text()))
-            if not (folder / f"{r.name}.json").exists()
-        ]
+    if args.plan:
+        load(args.dataset)  # once, before several would
+        runs = expand(yaml.safe_load(Path(args.plan).read_text()))
+        runs = [run for run in runs if not (folder / f"{run.name}.json").exists()]
+        jobs = [(k, run, folder, args.dataset) for k, run in enumerate(runs)]
         with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
-            jobs = [(k, run, str(folder)) for k, run in enumerate(runs)]
             for _ in tqdm(pool.imap_unordered(work, jobs), total=len(jobs), desc="runs", position=3):
                 pass
     show(folder)

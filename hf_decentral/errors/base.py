@@ -1,14 +1,14 @@
 """The tree of errors, and the three parts of which every message is made.
 
-    DecentralizedError
-    ├── SettingsError     (ValueError)    a setting that cannot be meant
-    ├── TopologyError     (ValueError)    a topology that these workers cannot form
-    ├── DataError         (ValueError)    a dataset that cannot be trained on
-    ├── MismatchError     (RuntimeError)  workers that disagree
-    ├── ParameterError    (RuntimeError)  parameters used in a way that would lose numbers
-    ├── PeerLost          (RuntimeError)  a worker that no longer answers
-    ├── LaunchError       (RuntimeError)  a run that was started in a way that cannot work
-    └── CheckpointError   (RuntimeError)  a checkpoint that cannot be written or read
+DecentralizedError
+├── SettingsError     (ValueError)    a setting that cannot be meant
+├── TopologyError     (ValueError)    a topology that these workers cannot form
+├── DataError         (ValueError)    a dataset that cannot be trained on
+├── MismatchError     (RuntimeError)  workers that disagree
+├── ParameterError    (RuntimeError)  parameters used in a way that would lose numbers
+├── PeerLost          (RuntimeError)  a worker that no longer answers
+├── LaunchError       (RuntimeError)  a run that was started in a way that cannot work
+└── CheckpointError   (RuntimeError)  a checkpoint that cannot be written or read
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def ours(worker: int, topology_name: str, rounds: list[list[list[int]]]) -> Tens
 
 
 def as_they_count(name: str, rounds: list[list[list[int]]]) -> Topology:
-    """Their rounds 1, 3, 4, 5, ... average the parameters after 1, 2, 3, 4, ... steps: round 2 is left out."""
+    """Their rounds 1, 3, 4, 5, ... average the parameters after 1, 2, 3, 4, ... steps: 2 is left out."""
     cycle = Topology.cycle(name, [Round.average(groups, WORKERS) for groups in rounds])
     return Topology(name, WORKERS, None, lambda step: cycle(step if step < 2 else step + 1))
 

@@ -45,8 +45,8 @@ def simulated(build: Callable[[int], Topology], order: str) -> dict[str, list[Te
 @pytest.mark.parametrize("order", ["awc", "atc", "cta"])
 @pytest.mark.parametrize("name", ["pairs", *TABLE])
 def test_four_processes_equal_the_simulator(name: str, order: str) -> None:
-    """To the last bit where workers talk in pairs; a mean over three and more is one collective, which sums in
-    an order of its own."""
+    """To the last bit where workers talk in pairs; a mean over three and more is one collective, which sums
+    in an order of its own."""
     build = pairs if name == "pairs" else partial(build_topology, name)
     here = simulated(build, order)
     there = run(WORKERS, one_worker, build, order)
