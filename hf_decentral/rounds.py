@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 Row = tuple[tuple[int, float], ...]
+_NOTHING = 1e-15  # below this a weight is what rounding left over
 
 
 @dataclass(frozen=True)
@@ -99,20 +100,40 @@ class Round:
         return dense
 
     def without(self, dead: Iterable[int]) -> Round:
-        """The same round when some workers no longer take part.
+        """The same round when some workers no longer take part, doubly stochastic if it was before.
 
-        A lost weight goes back to the receiver itself. That keeps the weights of a symmetric round doubly
-        stochastic, so that the mean of the living is kept; scaling the rest of a row up would not.
+        A worker has lost the weights with which it heard the dead, and those with which they heard it. It
+        takes back for itself what it lost of both: in a symmetric round that is all, and the mean of the
+        living is kept, which scaling the rest of a row up would not do. In a directed one somebody heard a
+        dead worker who itself heard somebody else; those two close the gap.
         """
         gone = frozenset(dead)
-        rows: list[Row] = []
+        rows = [{j: w for j, w in row if j not in gone} for row in self.rows]
+        needs = [0.0] * self.workers  # what is missing from the sum of a row
+        gives = [0.0] * self.workers  # what is missing from the sum of a column
         for i, row in enumerate(self.rows):
-            if i in gone:
-                rows.append(((i, 1.0),))
-                continue
-            kept = {j: w for j, w in row if j not in gone}
-            lost = sum(w for j, w in row if j in gone)
-            if lost:
-                kept[i] = kept.get(i, 0.0) + lost
-            rows.append(tuple(sorted(kept.items())))
-        return Round(tuple(rows))
+            for j, weight in row:
+                if j in gone and i not in gone:
+                    needs[i] += weight
+                elif i in gone and j not in gone:
+                    gives[j] += weight
+        for i, need in enumerate(needs):
+            own = min(need, gives[i])
+            if own > 0:
+                rows[i][i] = rows[i].get(i, 0.0) + own
+                needs[i] -= own
+                gives[i] -= own
+        givers = [j for j, left in enumerate(gives) if left > _NOTHING]
+        for i, need in enumerate(needs):
+            while need > _NOTHING and givers:
+                j = givers[0]
+                moved = min(need, gives[j])
+                rows[i][j] = rows[i].get(j, 0.0) + moved
+                need -= moved
+                gives[j] -= moved
+                if gives[j] <= _NOTHING:
+                    givers.pop(0)
+        mended: list[Row] = [tuple(sorted(row.items())) for row in rows]
+        for i in gone:
+            mended[i] = ((i, 1.0),)
+        return Round(tuple(mended))

@@ -1,9 +1,9 @@
 """Quality at equal tokens: GPT-2 trained with All-Reduce and with neighbour averaging, on the simulator.
 
-All workers live in one process (the engine is the one that runs on several: the tests hold that both give the
-same bits), so that a run needs no launcher and a grid of runs fills the cores of one machine. Each worker
-reads its own shard; All-Reduce takes the mean gradient over the same shards. What is measured is the
-validation loss of the mean over the workers.
+All workers live in one process (the engine is the one that runs on several, and the tests hold them equal),
+so that a run needs no launcher and a grid of runs fills the cores of one machine. Each worker reads its own
+shard; All-Reduce takes the mean gradient over the same shards. What is measured is the validation loss of
+the mean over the workers.
 
     python scripts/compare_quality.py --dataset my/texts --plan plan.yaml --output_dir found
     python scripts/compare_quality.py --output_dir found      # only print what was found so far

@@ -73,6 +73,17 @@ def step_while_averaged() -> ParameterError:
     )
 
 
+def retired() -> ParameterError:
+    """A step of an optimizer whose parameters another one has taken over."""
+    return ParameterError(
+        sentence(
+            "step() was called on an optimizer whose parameters another one trains by now",
+            "a parameter is exchanged by one decentralized optimizer",
+            "step the optimizer that was decentralized last, or give each its own parameters",
+        )
+    )
+
+
 def unsupported_parameter(name: str, what: str, advice: str) -> ParameterError:
     """A parameter that cannot be a view of a flat bucket."""
     return ParameterError(sentence(f"{name} is {what}", "expected a dense tensor of its own", advice))

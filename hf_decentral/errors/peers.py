@@ -38,8 +38,9 @@ def peer_ended(ended: Sequence[int], steps: int, waiting: int, round: int) -> Pe
         sentence(
             f"{_workers(ended)} ended after {steps} steps; worker {waiting} still waits for {_talk(round)}",
             "all workers take the same number of optimizer steps",
-            "give every worker equally many batches (even_batches or drop_last of the loader, or a fixed "
-            "number of steps), and stop all of them at the same step",
+            "look at the log of that worker for an error with which it left; if there is none, give every "
+            "worker equally many batches (even_batches or drop_last of the loader, or a fixed number of "
+            "steps), and stop all of them at the same step",
         ),
         tuple(ended),
         round,

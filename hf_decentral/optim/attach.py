@@ -77,7 +77,7 @@ def decentralize(
             optimizer, model, wire, make_plan(topology, order, averaging, wire.workers, hosts or found)
         )
 
-    handle = _agreed(make, optimizer, wire)
+    handle = _agreed(make, optimizer, model, wire)
     wire.prepare(handle.topology)
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard)
@@ -110,14 +110,16 @@ def _refuse(optimizer: object, comm_timeout: float) -> None:
         raise out_of_range("comm_timeout", comm_timeout, "seconds, more than 0", "leave it out for 600")
 
 
-def _agreed(make: Callable[[], Gossip], optimizer: Optimizer, transport: Transport) -> Gossip:
+def _agreed(
+    make: Callable[[], Gossip], optimizer: Optimizer, model: nn.Module | None, transport: Transport
+) -> Gossip:
     """This worker's handle, once all workers have one and they fit together. Collective."""
     try:
         handle = make()
-    except DecentralizedError as error:
-        agree(transport, Proposal((), str(error)), error)
+    except Exception as error:  # whatever it is, the others must not wait for this worker
+        agree(transport, Proposal((), str(error) or type(error).__name__), error)
         raise
-    agree(transport, Proposal(_settings(handle, optimizer)))
+    agree(transport, Proposal(_settings(handle, optimizer, model)))
     return handle
 
 
@@ -158,7 +160,7 @@ def _trainable(optimizer: Optimizer) -> list[Tensor]:
     return [p for p in _all(optimizer) if p.requires_grad]
 
 
-def _settings(handle: Gossip, optimizer: Optimizer) -> tuple[tuple[str, str], ...]:
+def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> tuple[tuple[str, str], ...]:
     plan = handle.plan
     topology = f"{plan.topology.name!r} with {plan.topology.workers} workers"
     return (
@@ -168,7 +170,23 @@ def _settings(handle: Gossip, optimizer: Optimizer) -> tuple[tuple[str, str], ..
         ("the averaging method", repr(plan.averaging)),
         ("the optimizer", repr(type(optimizer).__name__)),
         *describe(_trainable(optimizer), handle._name),
+        *(
+            (f"the shape of {name!r}", f"{list(t.shape)} of {t.dtype}")
+            for name, t in _others(optimizer, model).items()
+        ),
     )
+
+
+def _others(optimizer: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
+    """What is made equal at the beginning and never exchanged: frozen parameters and buffers, by name."""
+    trained = {id(p) for p in _trainable(optimizer)}
+    frozen = [p for p in _all(optimizer) if id(p) not in trained]
+    named = {f"frozen parameter {k}": p for k, p in enumerate(frozen)}
+    if model is not None:
+        known = {id(p) for p in frozen} | trained
+        named.update({n: p for n, p in model.named_parameters() if id(p) not in known})
+        named.update(model.named_buffers())
+    return named
 
 
 @torch.no_grad()
@@ -179,11 +197,11 @@ def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Non
     for other in alive():
         if other is not handle and other.owns(own):
             other.retire()
-    make_equal(handle.transport, params)
-    handle.know(params)
-    if model is not None and handle.workers > 1 and len(handle.transport.local) == 1:
-        rest = [p for p in model.parameters() if id(p) not in own]
-        make_equal(handle.transport, rest + list(model.buffers()))
+    if handle.workers > 1:
+        make_equal(handle.transport, _trainable(optimizer))
+        handle.know(params)
+        if len(handle.transport.local) == 1:
+            make_equal(handle.transport, list(_others(optimizer, model).values()))
     if model is not None and handle.plan.order is Order.CTA:
         combine = torch.no_grad()(handle.combine)
         model.register_forward_pre_hook(lambda module, inputs: combine())
@@ -192,7 +210,7 @@ def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Non
 def _drain() -> None:
     """At the end of a process: let the last round arrive, and tell the others that this was on purpose."""
     if getattr(sys, "last_type", None) is not None or not dist.is_initialized():
-        return
+        return  # an error ended this process: the others shall hear of it, not of an orderly end
     for handle in alive():
         if handle.lost is not None:
             continue

@@ -49,7 +49,9 @@ def _no_partial_overlap(params: Sequence[Tensor], name: Name) -> None:
     spans: dict[tuple[int, int], Tensor] = {}
     for p in params:
         if p.numel():
-            spans.setdefault((p.data_ptr(), p.data_ptr() + _extent(p)), p)
+            first = spans.setdefault((p.data_ptr(), p.data_ptr() + _extent(p)), p)
+            if (first.shape, first.stride(), first.dtype) != (p.shape, p.stride(), p.dtype):
+                raise overlapping_parameters(name(first), name(p))  # a transposed view of the other
     ordered = sorted(spans)
     for before, after in pairwise(ordered):
         if after[0] < before[1]:
@@ -129,9 +131,14 @@ class Buckets:
         return flat.as_strided(p.shape, stride, offset)
 
     def fits(self, params: Sequence[Tensor]) -> bool:
-        """True while the same parameters with the same shapes and dtypes are to be exchanged."""
+        """True while the same parameters with the same shapes, dtypes and ties are to be exchanged."""
         if [id(p) for p in params] != [id(p) for p in self.params]:
             return False
+        moved = [
+            p.data_ptr() for slot in self._slots for p in slot.params[:1] if p.data_ptr() != slot.pointer
+        ]
+        if moved and (len(set(moved)) < len(moved) or {slot.pointer for slot in self._slots} & set(moved)):
+            return False  # tied since
         return all(
             p.shape == slot.view.shape and p.dtype == slot.view.dtype and p.device == slot.view.device
             for slot in self._slots

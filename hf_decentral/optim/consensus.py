@@ -32,6 +32,8 @@ def distance(flats: Sequence[Tensor], transport: Transport) -> float:
         flats: the buckets of this process, ``[W, P]`` each.
         transport: how to reach the others.
     """
+    if not flats:
+        return 0.0
     total = 0.0
     for flat in flats:
         own = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
@@ -39,6 +41,12 @@ def distance(flats: Sequence[Tensor], transport: Transport) -> float:
         total += float((mean.sub_(own).abs().square().sum(1, dtype=torch.float64)).mean())
     squared = torch.full((len(transport.local), 1), total, dtype=torch.float64, device=flats[0].device)
     return float(transport.average_(squared)[0].sqrt())
+
+
+def average_(tensor: Tensor, transport: Transport) -> None:
+    """Put the mean over the workers in the place of a tensor that is in no bucket. Collective."""
+    rows = tensor.detach() if len(transport.local) > 1 else tensor.detach().unsqueeze(0)
+    rows.copy_(transport.average_(rows.clone(memory_format=torch.contiguous_format)))
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from hf_decentral.averaging import Flight, State
-from hf_decentral.errors import PeerLost
-from hf_decentral.errors.parameters import step_while_averaged, written_in_flight
+from hf_decentral.errors import DecentralizedError, PeerLost
+from hf_decentral.errors.parameters import retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import Buckets, Name, check
@@ -60,6 +60,7 @@ class Gossip:
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._away = False
+        self._retired = False
         self.lost: PeerLost | None = None
         registry.register(self)
 
@@ -97,9 +98,12 @@ class Gossip:
         """Finish and combine, so that the local step starts from the average."""
         if self._away:
             raise step_while_averaged()
-        if self._alone or self.plan.order is Order.ATC:
+        if self._retired:
+            raise retired()
+        if self._alone:
             return
-        self.combine()
+        if self.plan.order is not Order.ATC:
+            self.combine()
         self._refit()
 
     def after_step(self) -> None:
@@ -120,9 +124,10 @@ class Gossip:
         """See that the present parameters are averaged with the neighbours', once."""
         if self._alone or self._away:
             return
-        if self._phase is _Phase.READY:
-            self._begin()
-        self.flush()
+        with torch.inference_mode(False), torch.no_grad():  # what is kept must serve in training too
+            if self._phase is _Phase.READY:
+                self._begin()
+            self.flush()
 
     def flush(self) -> None:
         """Finish what is on the wire and combine it; the parameters may then be changed by anybody.
@@ -178,16 +183,17 @@ class Gossip:
     def flats(self) -> list[Tensor]:
         """The buckets ``[W, P]`` with nothing on the wire. The handle's owner may read them."""
         self.settle()
-        return self._bound().flats
+        with torch.inference_mode(False), torch.no_grad():
+            return self._bound().flats
 
     @contextmanager
     def away(self) -> Iterator[None]:
         """While the parameters are not this worker's own, no step may be taken."""
-        self._away = True
+        before, self._away = self._away, True
         try:
             yield
         finally:
-            self._away = False
+            self._away = before
 
     def know(self, params: list[Tensor]) -> None:
         """Remember which parameters the workers have agreed on and made equal."""
@@ -196,11 +202,13 @@ class Gossip:
     def retire(self) -> None:
         """Another optimizer trains these parameters from now on."""
         self.discard()
+        self._retired = True
         registry.forget(self)
 
     def owns(self, params: set[int]) -> bool:
         """True where one of these parameters (by ``id``) is exchanged here."""
-        return not self._alone and any(id(p) in params for p in self._params())
+        own = self._params() if self._buckets is None else self._buckets.params
+        return not self._alone and any(id(p) in params for p in own)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold for the rounds to go on where they were; read on one worker alone."""
@@ -234,29 +242,40 @@ class Gossip:
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""
+        if self._phase is not _Phase.IN_FLIGHT:
+            self._refit()
         if self._buckets is None:
             self._bind(self._params())
-        elif self._phase is not _Phase.IN_FLIGHT:
-            self._buckets.adopt()
         return self._buckets  # type: ignore[return-value]  # _bind has just made them
 
     def _refit(self) -> None:
-        """Parameters that came or went (a new group, a frozen layer): agree on them and bind again."""
+        """See that the buckets hold what is to be exchanged now.
+
+        Workers agree when the buckets are made and whenever parameters came or went (a new group, a frozen
+        layer), which they must do together. Newcomers get worker 0's values; those that leave get the mean,
+        so that all workers keep one model.
+        """
         params = self._params()
-        if self._buckets is not None and not self._buckets.fits(params):
-            problem: Exception | None = None
-            try:
-                check(params, self._stack, self._name)
-            except Exception as error:
-                problem = error
-            said = str(problem) if problem else None
-            agree(self.transport, Proposal(describe(params, self._name), said), problem)
-            make_equal(self.transport, [p for p in params if id(p) not in self._equal])
-            self.know(params)
-            self._bind(params)
+        if self._buckets is not None and self._buckets.fits(params):
+            self._buckets.adopt()
+            return
+        problem: Exception | None = None
+        try:
+            check(params, self._stack, self._name)
+        except DecentralizedError as error:
+            problem = error
+        said = str(problem) if problem else None
+        agree(self.transport, Proposal(describe(params, self._name), said), problem)
+        now = {id(p) for p in params}
+        for p in self._buckets.params if self._buckets is not None else ():
+            if id(p) not in now:
+                consensus.average_(p, self.transport)
+        make_equal(self.transport, [p for p in params if id(p) not in self._equal])
+        self.know(params)
+        self._bind(params)
 
     def _bind(self, params: list[Tensor]) -> None:
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             self._buckets = Buckets(params, self._stack)
         self._fit_states()
 

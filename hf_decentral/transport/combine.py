@@ -1,8 +1,9 @@
-"""The one place where parameters of several workers are summed.
+"""Where the parameters of a worker and of those whom it hears are summed.
 
-Both transports call it, with the terms in the order of their senders, so that a run inside one process and
-a run on several agree to the last bit. Products and sums are rounded one after the other (no fused
-multiply-add, whose use by a kernel may depend on the position of an element).
+The terms come in the order of their senders, so that a run inside one process and a run on several agree to
+the last bit wherever workers talk in pairs (a mean over three and more is one collective, which sums in an
+order of its own). Products and sums are rounded one after the other: no fused multiply-add, whose use by a
+kernel may depend on the position of an element.
 """
 
 from __future__ import annotations

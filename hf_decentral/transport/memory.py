@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import mean
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from hf_decentral.rounds import Round, Row
 from hf_decentral.topology.base import Topology
+from hf_decentral.topology.traffic import sent
 from hf_decentral.transport.combine import HALF, Combiner
 from hf_decentral.transport.wire import Pending, Send
 
@@ -30,8 +32,7 @@ class Memory:
     def start(self, request: Send, step: int, lane: int) -> Pending:
         """See :meth:`Transport.start`. The sums are taken when they are asked for."""
         payload = request.payload
-        sent = sum(map(len, map(request.round.receivers, self.local))) / self.workers
-        self.sent_bytes += sent * payload[0].numel() * payload.element_size()
+        self.sent_bytes += mean(sent(request.round)) * payload[0].numel() * payload.element_size()
         if request.round.idle:
             return _Here(request, None, self._combine)
         buffer = self._buffers.get(lane)

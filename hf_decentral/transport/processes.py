@@ -35,9 +35,11 @@ class Processes:
         self.local: tuple[int, ...] = (dist.get_rank(),)
         self._timeout = timedelta(seconds=deadline_seconds)
         self._group = dist.new_group(timeout=self._timeout)
+        # Talks of all workers have a group of their own: one that only some of them enter must not be taken
+        # for a round of the others.
+        self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
         self._batched = dist.get_backend(self._group) == "nccl"
-        self._device = torch.device("cuda", torch.cuda.current_device()) if self._batched else None
         self._notes = Notes(self.local[0], str(next(_number)))
         # NCCL waits on its stream and has a watchdog of its own for the deadline.
         self._waiter = Waiter(self._notes, deadline_seconds, None if self._batched else self._timeout)
@@ -122,20 +124,20 @@ class Processes:
         """See :meth:`Transport.average_`; half precision is summed in float32."""
         total = tensor.to(torch.float32) if tensor.dtype in HALF else tensor
         with self._waiter.naming(self._others(), -1):
-            dist.all_reduce(total, group=self._group)
+            dist.all_reduce(total, group=self._talks)
         return tensor.copy_(total.div_(self.workers))
 
     def broadcast_(self, tensor: Tensor) -> Tensor:
         """See :meth:`Transport.broadcast_`."""
         with self._waiter.naming(self._others(), -1):
-            dist.broadcast(tensor, 0, group=self._group)
+            dist.broadcast(tensor, 0, group=self._talks)
         return tensor
 
     def gather(self, value: Any) -> list[Any]:
         """See :meth:`Transport.gather`."""
         values: list[Any] = [None] * self.workers
         with self._waiter.naming(self._others(), -1):
-            dist.all_gather_object(values, value, group=self._group)
+            dist.all_gather_object(values, value, group=self._talks)
         return values
 
     def close(self, step: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from hf_decentral.errors import DecentralizedError, ParameterError
+from hf_decentral.errors import DecentralizedError, ParameterError, PeerLost
 from hf_decentral.optim import decentralize, gossip
+from hf_decentral.transport import Memory
 from tests.optim.cases import pairs, ring
 from tests.processes import outcomes, run
 
@@ -350,3 +351,157 @@ def test_the_consensus_is_the_mean_and_goes_away_again() -> None:
             squared += (own - own.mean(0)).square().flatten(1).sum(1)
     assert found[0][0] == pytest.approx(math.sqrt(squared.mean()), rel=1e-5)
     assert len({f[1] for f in found}) == 1
+
+
+# --- parameters that come, go, or are tied ------------------------------------------------------------------
+
+
+def alone_in_a_talk(worker: int, topology: str) -> str:
+    model = _net()
+    optimizer = decentralize(
+        torch.optim.SGD(model.parameters(), lr=0.1), topology, model=model, comm_timeout=4
+    )
+    _step(model, optimizer, worker)
+    try:
+        if worker == 0:
+            gossip(optimizer).distance()
+        for step in range(10):
+            _step(model, optimizer, 10 * step + worker)
+        gossip(optimizer).flush()
+    except PeerLost as lost:
+        return str(lost)
+    return ""
+
+
+@pytest.mark.parametrize("topology", ["complete", "ring"])
+def test_a_mean_that_one_worker_asks_for_alone_is_never_taken_for_a_round(topology: str) -> None:
+    for outcome in outcomes(3, alone_in_a_talk, topology):
+        assert outcome.exit_code == 0, outcome.error
+        assert "did not answer" in outcome.value
+
+
+def joins(worker: int, order: str, when: int, alone: bool) -> float:
+    model = _net()
+    optimizer = decentralize(
+        torch.optim.SGD(model.parameters(), lr=0.1), "ring", model=model, order=order, comm_timeout=4
+    )
+    late = nn.Parameter(torch.full((3,), float(worker + 5)))
+    for step in range(3):
+        if step == when and (worker == 1 or not alone):
+            optimizer.add_param_group({"params": [late]})
+        _step(model, optimizer, worker)
+    gossip(optimizer).flush()
+    return float(late[0])
+
+
+@pytest.mark.parametrize("order", ["awc", "atc", "cta"])
+@pytest.mark.parametrize("when", [0, 1])
+def test_a_parameter_that_joins_gets_the_numbers_of_worker_0(order: str, when: int) -> None:
+    assert run(4, joins, order, when, False) == [5.0] * 4
+
+
+def test_a_parameter_that_joins_on_one_worker_ends_all() -> None:
+    for outcome in outcomes(3, joins, "awc", 0, True):
+        assert "MismatchError" in outcome.error
+    for outcome in outcomes(3, joins, "awc", 1, True):
+        assert "PeerLost" in outcome.error
+
+
+def freezes(worker: int, everything: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    model = _net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", model=model)
+    for step in range(4):
+        _step(model, optimizer, 10 * step + worker)
+    (model if everything else model[0]).requires_grad_(False)
+    if not everything:
+        _step(model, optimizer, worker)
+    with gossip(optimizer).averaged(model):
+        return [p.detach().clone() for p in model.parameters()], [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_parameter_that_is_frozen_stays_one_model(everything: bool) -> None:
+    found = run(4, freezes, everything)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0][0], other[0], strict=True))
+
+
+def different_buffers(worker: int, what: str) -> None:
+    model = _net()
+    model.register_buffer("seen", torch.zeros(3 + (what == "buffer" and worker == 2)))
+    model.add_module("tail", nn.Linear(2, 3 + (what == "frozen" and worker == 2)).requires_grad_(False))
+    decentralize(torch.optim.SGD(model[0].parameters(), lr=0.1), pairs(4), model=model)
+
+
+@pytest.mark.parametrize(("what", "said"), [("buffer", "'seen'"), ("frozen", "'tail.weight'")])
+def test_what_is_only_made_equal_must_fit_too(what: str, said: str) -> None:
+    for outcome in outcomes(4, different_buffers, what):
+        assert "worker 2 has" in outcome.error
+        assert said in outcome.error
+
+
+def evaluates_first(worker: int, order: str) -> bool:
+    model = _net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", model=model, order=order)
+    with torch.inference_mode(), gossip(optimizer).averaged(model):
+        model(torch.ones(2, 4))
+    with torch.inference_mode():
+        model(torch.ones(2, 4))
+    for step in range(3):
+        _step(model, optimizer, 10 * step + worker)
+    return bool(_everything(model).isfinite().all())
+
+
+@pytest.mark.parametrize("order", ["awc", "cta"])
+def test_an_evaluation_in_inference_mode_may_come_first(order: str) -> None:
+    assert all(run(3, evaluates_first, order))
+
+
+def nested(worker: int) -> str:
+    model = _net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", model=model)
+    with gossip(optimizer).averaged(model):
+        with gossip(optimizer).averaged(model):
+            pass
+        try:
+            optimizer.step()
+        except ParameterError as error:
+            return str(error)
+    return ""
+
+
+def test_a_step_between_two_averaged_contexts_is_refused() -> None:
+    assert all("inside averaged" in text for text in run(3, nested))
+
+
+def tied_later(worker: int) -> bool:
+    one, other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
+    optimizer = decentralize(torch.optim.SGD([one, other], lr=0.1), "ring")
+    optimizer.step()
+    gossip(optimizer).flush()
+    other.data = one.data
+    for _ in range(2):
+        one.grad = torch.full((3,), float(worker))
+        optimizer.step()
+    return torch.equal(one, other)
+
+
+def test_weights_that_are_tied_later_stay_tied() -> None:
+    assert all(run(3, tied_later))
+
+
+def test_a_transposed_view_is_refused_and_no_parameters_are_no_distance() -> None:
+    weight = nn.Parameter(torch.zeros(3, 3))
+    with pytest.raises(ParameterError, match="share a part"):
+        decentralize(torch.optim.SGD([weight, nn.Parameter(weight.data.t())], lr=0.1), "ring")
+    frozen = [nn.Parameter(torch.zeros(2, 3), requires_grad=False)]
+    optimizer = decentralize(torch.optim.SGD(frozen, lr=0.1), "ring", transport=Memory(2))
+    assert gossip(optimizer).distance() == 0.0
+
+
+def test_an_optimizer_whose_parameters_were_taken_over_steps_no_more() -> None:
+    weight = nn.Parameter(torch.zeros(2, 3))
+    first = decentralize(torch.optim.SGD([weight], lr=0.1), "ring", transport=Memory(2))
+    decentralize(torch.optim.Adam([weight], lr=0.1), "ring", transport=Memory(2))
+    with pytest.raises(ParameterError, match="another one trains"):
+        first.step()
