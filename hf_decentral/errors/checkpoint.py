@@ -5,6 +5,10 @@ from __future__ import annotations
 from hf_decentral.errors.base import CheckpointError, sentence
 
 
+class Unfit(Exception):
+    """Why one worker cannot load a folder; the CheckpointError that all workers raise tells it."""
+
+
 def not_saved(folder: str, problems: dict[int, str]) -> CheckpointError:
     """At least one worker could not write its part; the former checkpoint is still there."""
     return CheckpointError(
@@ -68,6 +72,26 @@ def missing_file(name: str) -> str:
 def truncated_file(name: str, found: int, expected: int) -> str:
     """A file is shorter or longer than when it was written."""
     return f"{name} has {found} bytes, not {expected}"
+
+
+def altered_file(name: str) -> str:
+    """A file of the right length that holds something else."""
+    return f"{name} is damaged: its bytes are not those that were written"
+
+
+def several_saves(folders: dict[str, list[int]]) -> CheckpointError:
+    """Workers would go on from different steps; ``folders``: what was found, and by which workers."""
+    found = "; ".join(
+        f"workers {', '.join(map(str, workers))} found {folder}" for folder, workers in folders.items()
+    )
+    return CheckpointError(
+        sentence(
+            f"the workers found checkpoints of different saves ({found})",
+            "all workers go on from one save; hosts that share no disk may have stopped at different ones; "
+            "nothing was loaded, on any worker",
+            "name a checkpoint that every host has",
+        )
+    )
 
 
 def other_run(what: str, found: str, expected: str) -> str:

@@ -2,7 +2,7 @@
 
 The folder of a checkpoint:
 
-    decentral.json              workers, topology, fingerprint, the size of every file: written last
+    decentral.json              workers, topology, fingerprint, size and CRC-32 of every file: written last
     model.safetensors           the consensus: what anybody loads
     decentral_worker_3.pt       worker 3's replica, moments, schedulers, scaler, loaders, random numbers
     decentral_custom_3.pkl      worker 3's registered objects, where there are any
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,16 +23,16 @@ from accelerate import Accelerator
 from accelerate.utils import load as load_plain
 from safetensors.torch import load_file, save_file
 
-from hf_decentral.errors.checkpoint import half_loaded, no_folder, not_loaded, other_run
-from hf_decentral.integrations import snapshot
-from hf_decentral.integrations.folder import Aside, problem_with, read_manifest, told
+from hf_decentral.errors import CheckpointError
+from hf_decentral.errors.checkpoint import Unfit, half_loaded, no_folder, not_loaded, other_run, several_saves
+from hf_decentral.integrations import numbering, snapshot
+from hf_decentral.integrations.folder import Aside, agreed, check, read_manifest
 from hf_decentral.integrations.settings import ALLREDUCE
 
 if TYPE_CHECKING:
     from hf_decentral.integrations.plugin import DecentralizedPlugin
 
 logger = logging.getLogger(__name__)
-_NUMBERED = re.compile(r"checkpoint_(\d+)")
 
 
 def save_state(
@@ -48,7 +46,8 @@ def save_state(
 
     Args:
         plugin: the plugin.
-        output_dir: the folder; None: numbered, where the Accelerator's project configuration says so.
+        output_dir: the folder; where the Accelerator's project configuration says so, it is numbered
+            instead, after those that are there.
         safe_serialization: the consensus as safetensors; otherwise as ``pytorch_model.bin``.
 
     Returns:
@@ -58,7 +57,7 @@ def save_state(
         CheckpointError: on every worker, where one could not write its part.
     """
     accelerator = plugin.accelerator
-    target = _next_folder(accelerator, output_dir)
+    target = _next_folder(plugin, output_dir)
     aside = Aside(target, accelerator.process_index, plugin.gather)
     aside.open()
     weights = _consensus(plugin)
@@ -72,21 +71,22 @@ def save_state(
     aside.together(lambda: aside.commit(about))
     project = accelerator.project_configuration
     if project.automatic_checkpoint_naming:
-        _delete_oldest(target.parent, project.total_limit, keep=target, act=aside.keeper)
-    project.iteration += 1
+        if aside.keeper:
+            numbering.delete_oldest(target.parent, project.total_limit, target)
+        project.iteration = (numbering.number_of(target) or 0) + 1
+    else:
+        project.iteration += 1
     return target
 
 
 def _consensus(plugin: DecentralizedPlugin) -> list[dict[str, Any]]:
     """The consensus weights of every model, in memory of their own. Collective."""
-    from hf_decentral.integrations.wrapping import own_memory
-
     accelerator = plugin.accelerator
     with ExitStack() as stack:
         for model in accelerator._models:
             if plugin.gossips and plugin.trains(model):
                 stack.enter_context(plugin.averaged(model))
-        return [own_memory(model.state_dict()) for model in snapshot.models_of(accelerator)]
+        return [snapshot.own_memory(model.state_dict()) for model in snapshot.models_of(accelerator)]
 
 
 def _write(plugin: DecentralizedPlugin, aside: Aside, weights: list[dict[str, Any]], safe: bool) -> None:
@@ -117,62 +117,84 @@ def load_state(
 
     Args:
         plugin: the plugin.
-        input_dir: the folder; None: the last numbered one.
+        input_dir: the folder; None: the last numbered one that every worker has.
         load_model_kwargs: what a load hook of the user's wants; not needed here.
 
     Raises:
         CheckpointError: on every worker, where one has no whole checkpoint of this run. Nothing is changed.
     """
     accelerator = plugin.accelerator
-    folder = _last_folder(accelerator, input_dir)
-    if accelerator.is_local_main_process and folder.parent.is_dir():
-        Aside(folder, accelerator.process_index, plugin.gather).recover()
-    plugin.gather(None)
-    problem, cause, loaded = None, None, {}
-    try:
-        problem = _misfit(plugin, folder)
-        loaded = {} if problem else _read(plugin, folder)
-    except Exception as error:  # whatever it is, the others must hear of it
-        problem, cause = told(error), error
-    problems = {k: text for k, text in enumerate(plugin.gather(problem)) if text is not None}
-    if problems:
-        raise not_loaded(str(folder), problems) from cause
-    try:
-        _put(plugin, folder, loaded)
-    except Exception as error:
-        problem, cause = told(error), error
-    problems = {k: text for k, text in enumerate(plugin.gather(problem)) if text is not None}
-    if problems:
-        raise half_loaded(str(folder), problems) from cause
+    folder = _last_folder(plugin, input_dir)
+    aside = Aside(folder, accelerator.process_index, plugin.gather)
+    first = accelerator.is_local_main_process and folder.parent.is_dir()
+
+    def refusal(problems: dict[int, str]) -> CheckpointError:
+        return not_loaded(str(folder), problems)
+
+    agreed(plugin.gather, lambda: aside.recover() if first else None, refusal)
+    loaded = agreed(plugin.gather, lambda: _read(plugin, folder, _fitting(plugin, folder)), refusal)
+    _check_one_save(plugin, folder, loaded["token"])
+    agreed(
+        plugin.gather,
+        lambda: _put(plugin, folder, loaded),
+        lambda problems: half_loaded(str(folder), problems),
+    )
+    project, number = accelerator.project_configuration, numbering.number_of(folder)
+    if project.automatic_checkpoint_naming and number is not None:
+        project.iteration = number + 1
 
 
-def _misfit(plugin: DecentralizedPlugin, folder: Path) -> str | None:
-    """Why this worker cannot load the folder, or None."""
+def _check_one_save(plugin: DecentralizedPlugin, folder: Path, token: str | None) -> None:
+    """See that all workers read the same save. Collective."""
+    found: dict[tuple[str, str | None], list[int]] = {}
+    for worker, what in enumerate(plugin.gather((str(folder), token))):
+        found.setdefault(what, []).append(worker)
+    if len({theirs for _, theirs in found}) > 1:
+        raise several_saves(
+            {
+                f"{where} of save {(theirs or 'unnamed')[:8]}": workers
+                for (where, theirs), workers in found.items()
+            }
+        )
+
+
+def _fitting(plugin: DecentralizedPlugin, folder: Path) -> dict[str, Any]:
+    """The manifest of a folder that this worker can load.
+
+    Raises:
+        Unfit: it cannot.
+    """
     accelerator = plugin.accelerator
     manifest = read_manifest(folder)
-    same = manifest.get("workers") == plugin.workers
-    own = (
-        _worker_name(accelerator.process_index if same else 0),
-        _custom_name(accelerator.process_index if same else 0),
+    worker = accelerator.process_index if manifest.get("workers") == plugin.workers else 0
+    own = (_worker_name(worker), _custom_name(worker))
+    first = accelerator.is_local_main_process  # one of each host looks at what is common
+    check(
+        folder,
+        needed=lambda name: name in own or not name.startswith("decentral_"),
+        summed=lambda name: name in own or (first and not name.startswith("decentral_")),
     )
-    problem = problem_with(folder, lambda name: name in own or not name.startswith("decentral_"))
-    if problem:
-        return problem
     if manifest.get("topology") != plugin.topology:
-        return other_run("the topology", repr(manifest.get("topology")), repr(plugin.topology))
+        raise Unfit(other_run("the topology", repr(manifest.get("topology")), repr(plugin.topology)))
     found, expected = manifest.get("fingerprint", {}), snapshot.fingerprint(accelerator)
     for what in (*expected, *found):
         if found.get(what) != expected.get(what):
-            return other_run(what, found.get(what, "not there"), expected.get(what, "not there"))
-    return None
+            raise Unfit(other_run(what, found.get(what, "not there"), expected.get(what, "not there")))
+    return manifest
 
 
-def _read(plugin: DecentralizedPlugin, folder: Path) -> dict[str, Any]:
+def _read(plugin: DecentralizedPlugin, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """What this worker needs from the folder, on the CPU."""
     accelerator = plugin.accelerator
-    same = read_manifest(folder)["workers"] == plugin.workers
+    same = manifest["workers"] == plugin.workers
     worker = accelerator.process_index if same else 0
-    loaded: dict[str, Any] = {"same": same, "weights": [], "custom": []}
+    loaded: dict[str, Any] = {
+        "same": same,
+        "written_by": manifest["workers"],
+        "token": manifest.get("token"),
+        "weights": [],
+        "custom": [],
+    }
     loaded |= load_plain(folder / _worker_name(worker), map_location="cpu")
     if "models" not in loaded:
         first = load_plain(folder / _worker_name(0), map_location="cpu")
@@ -212,7 +234,7 @@ def _put(plugin: DecentralizedPlugin, folder: Path, loaded: dict[str, Any]) -> N
             "%s was written by %d workers and is loaded by %d: every worker starts from %s; loaders and "
             "random numbers start anew",
             folder,
-            read_manifest(folder)["workers"],
+            loaded["written_by"],
             plugin.workers,
             moments,
         )
@@ -244,36 +266,28 @@ def _once(state: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _next_folder(accelerator: Accelerator, given: str | os.PathLike[str] | None) -> Path:
-    project = accelerator.project_configuration
+def _next_folder(plugin: DecentralizedPlugin, given: str | os.PathLike[str] | None) -> Path:
+    """Where to save. Collective where folders are numbered."""
+    project = plugin.accelerator.project_configuration
     if project.automatic_checkpoint_naming:
-        return Path(accelerator.project_dir).absolute() / "checkpoints" / f"checkpoint_{project.iteration}"
+        parent = _numbered_in(plugin.accelerator)
+        return parent / f"checkpoint_{numbering.next_number(parent, project.iteration, plugin.gather)}"
     if given is None:
         raise no_folder()
     return Path(given).expanduser().absolute()
 
 
-def _last_folder(accelerator: Accelerator, given: str | os.PathLike[str] | None) -> Path:
+def _last_folder(plugin: DecentralizedPlugin, given: str | os.PathLike[str] | None) -> Path:
+    """What to load. Collective where none is named."""
     if given is not None:
         return Path(given).expanduser().absolute()
-    if not accelerator.project_configuration.automatic_checkpoint_naming:
+    if not plugin.accelerator.project_configuration.automatic_checkpoint_naming:
         raise no_folder()
-    parent = Path(accelerator.project_dir).absolute() / "checkpoints"
-    numbered = _numbered(parent)
-    return numbered[-1] if numbered else parent / "checkpoint_0"
+    parent = _numbered_in(plugin.accelerator)
+    there = numbering.numbered(parent)
+    common = numbering.last_common(there, plugin.gather)
+    return common or (there[-1] if there else parent / "checkpoint_0")
 
 
-def _numbered(parent: Path) -> list[Path]:
-    """The numbered checkpoints, oldest first."""
-    found = [
-        (int(match[1]), p) for p in parent.glob("checkpoint_*") if (match := _NUMBERED.fullmatch(p.name))
-    ]
-    return [path for _, path in sorted(found)]
-
-
-def _delete_oldest(parent: Path, limit: int | None, *, keep: Path, act: bool) -> None:
-    """Only now that the new one is complete."""
-    if act and limit is not None:
-        others = [path for path in _numbered(parent) if path != keep]
-        for path in others[: max(0, len(others) + 1 - limit)]:
-            shutil.rmtree(path, ignore_errors=True)
+def _numbered_in(accelerator: Accelerator) -> Path:
+    return Path(accelerator.project_dir).absolute() / "checkpoints"

@@ -11,14 +11,48 @@ import os
 import shutil
 import socket
 import uuid
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from hf_decentral.errors.checkpoint import is_a_file, missing_file, no_checkpoint, not_saved, truncated_file
+from hf_decentral.errors import DecentralizedError
+from hf_decentral.errors.checkpoint import (
+    Unfit,
+    altered_file,
+    is_a_file,
+    missing_file,
+    no_checkpoint,
+    not_saved,
+    truncated_file,
+)
 
 MANIFEST = "decentral.json"
 Gather = Callable[[Any], list[Any]]
+T = TypeVar("T")
+
+
+def agreed(gather: Gather, action: Callable[[], T], refusal: Callable[[dict[int, str]], Exception]) -> T:
+    """Do something on every worker; where it fails on one, none goes on. Collective.
+
+    Args:
+        gather: gives the value of every worker. Collective.
+        action: what is done.
+        refusal: makes an error of the workers' problems; that error is raised on every worker.
+
+    Returns:
+        What the action returned.
+    """
+    problem, cause, result = None, None, None
+    try:
+        result = action()
+    except Exception as error:  # whatever it is, the others must hear of it instead of waiting for ever
+        problem, cause = told(error), error
+    problems = {k: text for k, text in enumerate(gather(problem)) if text is not None}
+    if problems:
+        raise refusal(problems) from cause
+    return result  # type: ignore[return-value]
 
 
 class Aside:
@@ -39,6 +73,7 @@ class Aside:
         self._worker = worker
         self._gather = gather
         self.keeper = worker == 0
+        self.token = ""
 
     def open(self) -> None:
         """Make an empty folder on every disk. Collective.
@@ -46,7 +81,7 @@ class Aside:
         Raises:
             CheckpointError: somewhere it cannot be made.
         """
-        token = self._gather(uuid.uuid4().hex)[0]
+        self.token = token = str(self._gather(uuid.uuid4().hex)[0])
         self.together(lambda: self._make(token) if self.keeper else None)
         sees = self._gather((socket.gethostname(), (self.path / token).exists()))
         blind = [host for host, there in sees if not there]
@@ -66,12 +101,15 @@ class Aside:
         (self.path / token).touch()
 
     def recover(self) -> None:
-        """After a kill in the middle of :meth:`commit`: put the former checkpoint back, or finish."""
+        """After a kill in the middle of :meth:`commit`: put the former checkpoint back, or finish.
+
+        Hosts that share the disk may do so at the same time; each then finds a part of it done.
+        """
         if self._old.exists():
-            if self.target.exists():
-                self._keep_foreign()
-            else:
-                self._old.rename(self.target)
+            if not self.target.exists():
+                with suppress(FileNotFoundError):
+                    self._old.rename(self.target)
+            self._keep_foreign()
 
     def together(self, action: Callable[[], Any]) -> None:
         """Do something on every worker; where it fails on one, none goes on. Collective.
@@ -79,25 +117,27 @@ class Aside:
         Raises:
             CheckpointError: on every worker, naming those where it failed.
         """
-        problem, cause = None, None
         try:
-            action()
-        except Exception as error:  # whatever it is, the others must hear of it instead of waiting for ever
-            problem, cause = told(error), error
-        problems = {k: text for k, text in enumerate(self._gather(problem)) if text is not None}
-        if problems:
+            agreed(self._gather, action, lambda problems: not_saved(str(self.target), problems))
+        except DecentralizedError:
             if self.keeper:
                 shutil.rmtree(self.path, ignore_errors=True)
-            raise not_saved(str(self.target), problems) from cause
+            raise
 
     def commit(self, about: dict[str, Any]) -> None:
-        """Write the manifest and put the folder in its place."""
+        """Write the manifest and put the folder in its place.
+
+        The manifest has the save's token, which tells it from any other save, and what a later reader needs
+        to know that a file is the one that was written.
+        """
         if not self.keeper:
             return
         files = sorted(p for p in self.path.rglob("*") if p.is_file())
         listed = {p.relative_to(self.path).as_posix(): p.stat().st_size for p in files}
+        sums = {name: checksum(self.path / name) for name in listed}
         manifest = self.path / MANIFEST
-        manifest.write_text(json.dumps({**about, "files": listed}, indent=1) + "\n", encoding="utf-8")
+        content = {**about, "token": self.token, "files": listed, "crc32": sums}
+        manifest.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         for path in (*files, manifest):
             _to_disk(path)
         if self.target.exists():
@@ -111,13 +151,19 @@ class Aside:
         if not self._old.exists():
             return
         ours = read_manifest(self._old).get("files", {})
-        for path in sorted(p for p in self._old.rglob("*") if p.is_file()):
+        others: list[Path] = []
+        with suppress(FileNotFoundError):  # another host may be doing the same
+            others = sorted(p for p in self._old.rglob("*") if p.is_file())
+        for path in others:
             name = path.relative_to(self._old)
             there = self.target / name
             if name.as_posix() not in ours and name.as_posix() != MANIFEST and not there.exists():
                 there.parent.mkdir(parents=True, exist_ok=True)
-                path.rename(there)
-        shutil.rmtree(self._old)
+                with suppress(FileNotFoundError):
+                    path.rename(there)
+        while self._old.exists():
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self._old)
 
 
 def _to_disk(path: Path) -> None:
@@ -134,6 +180,8 @@ def _to_disk(path: Path) -> None:
 def told(error: Exception) -> str:
     """An error as one line."""
     text = " ".join(str(error).split())
+    if isinstance(error, Unfit):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -146,21 +194,40 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def problem_with(folder: Path, needed: Callable[[str], bool]) -> str | None:
-    """Why a folder is no complete checkpoint, or None.
+def checksum(path: Path) -> int:
+    """CRC-32 of a file, read piece by piece."""
+    value = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            value = zlib.crc32(piece, value)
+    return value
+
+
+def check(folder: Path, needed: Callable[[str], bool], summed: Callable[[str], bool]) -> dict[str, Any]:
+    """See that a folder is a complete checkpoint.
 
     Args:
         folder: the folder.
         needed: whether this worker needs the file of that name to be here.
+        summed: whether this worker looks at each byte of that file.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        Unfit: a file is missing, or not as it was written.
     """
     manifest = read_manifest(folder)
     if not manifest:
-        return no_checkpoint(str(folder))
+        raise Unfit(no_checkpoint(str(folder)))
+    sums = manifest.get("crc32", {})  # folders from before there were any have none
     for name, size in manifest.get("files", {}).items():
         path = folder / name
         if not path.is_file():
             if needed(name):
-                return missing_file(name)
+                raise Unfit(missing_file(name))
         elif path.stat().st_size != size:
-            return truncated_file(name, path.stat().st_size, size)
-    return None
+            raise Unfit(truncated_file(name, path.stat().st_size, size))
+        elif name in sums and summed(name) and checksum(path) != sums[name]:
+            raise Unfit(altered_file(name))
+    return manifest

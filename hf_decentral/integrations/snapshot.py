@@ -47,6 +47,26 @@ def replica(accelerator: Accelerator) -> State:
     }
 
 
+def own_memory(state: State) -> State:
+    """A copy in which every tensor has memory of its own, and tied ones still share it.
+
+    Parameters of a gossiping optimizer are views of one bucket; Accelerate, when it saves, takes tensors in
+    one storage for tied weights and keeps only the first.
+    """
+    copies: dict[tuple[Any, ...], torch.Tensor] = {}
+    copied = {}
+    for name, value in state.items():
+        if isinstance(value, torch.Tensor):
+            t = value.detach()
+            key = (t.data_ptr(), t.dtype, t.device, tuple(t.shape), t.stride()) if t.numel() else (name,)
+            if key not in copies:
+                copies[key] = t.clone()
+            copied[name] = copies[key]
+        else:
+            copied[name] = value
+    return copied
+
+
 def own(accelerator: Accelerator) -> State:
     """What every worker has of its own, whatever the topology."""
     scaler = accelerator.scaler

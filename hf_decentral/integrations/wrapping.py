@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from hf_decentral.errors.launch import model_not_prepared, uneven_inputs
 from hf_decentral.integrations import checkpoint
 from hf_decentral.integrations.launch import is_sharded
+from hf_decentral.integrations.snapshot import own_memory
 from hf_decentral.optim import decentralize
 
 if TYPE_CHECKING:
@@ -165,23 +166,3 @@ class Wrapping:
 
 def _refuse(*args: Any) -> NoReturn:
     raise model_not_prepared()
-
-
-def own_memory(state: dict[str, Any]) -> dict[str, Any]:
-    """A copy in which every tensor has memory of its own, and tied ones still share it.
-
-    Parameters of a gossiping optimizer are views of one bucket; Accelerate, when it saves, takes tensors in
-    one storage for tied weights and keeps only the first.
-    """
-    copies: dict[tuple[Any, ...], Tensor] = {}
-    copied = {}
-    for name, value in state.items():
-        if isinstance(value, Tensor):
-            t = value.detach()
-            key = (t.data_ptr(), t.dtype, t.device, tuple(t.shape), t.stride()) if t.numel() else (name,)
-            if key not in copies:
-                copies[key] = t.clone()
-            copied[name] = copies[key]
-        else:
-            copied[name] = value
-    return copied

@@ -169,12 +169,26 @@ def _damage(folder: Path, how: str) -> str:
         shutil.rmtree(folder)
         return "no decentral.json"
     content = bytearray(worker.read_bytes())
+    if how == "one bit":
+        content[len(content) // 2] ^= 1
+        worker.write_bytes(content)
+        return "decentral_worker_1.pt is damaged"
+    if how == "one bit of the consensus":
+        weights = folder / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+        return "model.safetensors is damaged"
     content[:64] = bytes(64)  # the right length, and rubbish
     worker.write_bytes(content)
     return "worker 1"
 
 
-@pytest.mark.parametrize("how", ["truncated", "missing", "consensus", "manifest", "nothing", "rubbish"])
+DAMAGES = ["truncated", "missing", "consensus", "manifest", "nothing", "rubbish"]
+DAMAGES += ["one bit", "one bit of the consensus"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_checkpoint_is_refused_on_every_worker(tmp_path: Path, how: str) -> None:
     folder = tmp_path / "checkpoint"
     run(2, _saved, str(folder))
