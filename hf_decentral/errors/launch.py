@@ -68,7 +68,7 @@ def not_an_accelerator(given: object) -> LaunchError:
         sentence(
             f"attach() was given a {type(given).__name__}",
             "expected an accelerate.Accelerator",
-            "with the Trainer, attach to trainer.accelerator",
+            "this plugin works with Accelerate only: make an Accelerator and call plugin.attach(accelerator)",
         )
     )
 
