@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hf_decentral.averaging.base import Averaging, Exchange, Flight, State
+from hf_decentral.averaging.base import Averaging, Exchange, State
 from hf_decentral.averaging.plain import plain
 from hf_decentral.errors import unknown_name
 
@@ -10,7 +10,7 @@ TABLE: dict[str, Averaging] = {
     "plain": plain,
 }
 
-__all__ = ["TABLE", "Averaging", "Exchange", "Flight", "State", "build", "names", "plain"]
+__all__ = ["TABLE", "Averaging", "Exchange", "State", "build", "names", "plain"]
 
 
 def names() -> list[str]:

@@ -79,3 +79,14 @@ def refused(optimizer: str, given: str, cause: str) -> SettingsError:
     return SettingsError(
         sentence(f"{optimizer} was given {given}", f"torch refuses it: {cause}", "correct that setting")
     )
+
+
+def no_embedding_scale(name: str) -> SettingsError:
+    """A rate of its own for embeddings, where nobody can tell which parameters those are."""
+    return SettingsError(
+        sentence(
+            f"embedding_scale was given for {name!r}",
+            "it needs a whole model, and an optimizer that does not sort its parameters itself as muon does",
+            "leave it out, or give parameter groups with an lr of their own",
+        )
+    )

@@ -13,8 +13,14 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from hf_decentral.errors import DecentralizedError, unknown_name
-from hf_decentral.errors.optimizers import no_window, nothing_to_train, refused, unknown_setting
+from hf_decentral.errors import DecentralizedError, out_of_range, unknown_name
+from hf_decentral.errors.optimizers import (
+    no_embedding_scale,
+    no_window,
+    nothing_to_train,
+    refused,
+    unknown_setting,
+)
 from hf_decentral.optim.accum_adam import AccumAdam, AccumAdamW
 from hf_decentral.optim.muon_adamw import MuonAdamW, check_matrices
 
@@ -87,13 +93,18 @@ def settings_of(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(kind).parameters) - {"params"}
 
 
-def build(name: str, params_or_model: nn.Module | ParamsT, **settings: Any) -> Optimizer:
+def build(
+    name: str, params_or_model: nn.Module | ParamsT, *, embedding_scale: float | None = None, **settings: Any
+) -> Optimizer:
     """Make a torch optimizer by name.
 
     Args:
         name: one of ``names()``; case does not matter.
         params_or_model: a model (its trainable parameters are put into decay groups), or whatever a torch
             optimizer takes.
+        embedding_scale: learning rate of the embeddings (and of a head tied to them) as a multiple of ``lr``;
+            of a model only. A token that one of ``n`` workers has seen moves the mean over them by an ``n``-th
+            of Adam's step, where All-Reduce makes the whole one: the number of workers makes up for it.
         settings: settings of that optimizer; those that are None are left at their defaults.
 
     Raises:
@@ -103,13 +114,25 @@ def build(name: str, params_or_model: nn.Module | ParamsT, **settings: Any) -> O
     key = _key(name)
     row = OPTIMIZERS[key]
     given = _checked(key, {setting: value for setting, value in settings.items() if value is not None})
+    if embedding_scale is not None and not embedding_scale > 0:
+        raise out_of_range(
+            "embedding_scale", embedding_scale, "a number above 0", "1 is the rate of the rest"
+        )
+    scaled = embedding_scale not in (None, 1, 1.0)
+    if scaled and (row.from_model is not None or not isinstance(params_or_model, nn.Module)):
+        raise no_embedding_scale(key)
     try:
         if not isinstance(params_or_model, nn.Module):
             return row.kind(params_or_model, **given)
         if row.from_model is not None:
             return row.from_model(params_or_model, **given)
-        decay = given.get("weight_decay", inspect.signature(row.kind).parameters["weight_decay"].default)
-        return row.kind(decay_groups(params_or_model, decay), **given)
+        defaults = inspect.signature(row.kind).parameters
+        decay = given.get("weight_decay", defaults["weight_decay"].default)
+        groups = decay_groups(params_or_model, decay)
+        if scaled:
+            rate = given.get("lr", defaults["lr"].default) * embedding_scale
+            groups = _apart(groups, _embeddings_and_heads(params_or_model), rate)
+        return row.kind(groups, **given)
     except DecentralizedError:
         raise
     except ValueError as error:  # torch's own refusal of a value
@@ -134,6 +157,17 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
         {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _apart(groups: list[dict[str, Any]], chosen: set[int], rate: float) -> list[dict[str, Any]]:
+    """The chosen parameters (by ``id``) in groups of their own, with a learning rate of their own."""
+    made = []
+    for group in groups:
+        inside = [p for p in group["params"] if id(p) in chosen]
+        outside = [p for p in group["params"] if id(p) not in chosen]
+        made += [{**group, "params": outside}] if outside else []
+        made += [{**group, "params": inside, "lr": rate}] if inside else []
+    return made
 
 
 def _key(name: str) -> str:

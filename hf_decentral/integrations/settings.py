@@ -17,12 +17,12 @@ from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import launch
 from hf_decentral.optim import Order
+from hf_decentral.optim.accum_adam import HORIZONS
 
 ALLREDUCE = "allreduce"
 """The topology that is none: Accelerate's own All-Reduce, as a baseline."""
 
 _PREFIX, _CONFIG = "DECENTRAL_", "DECENTRAL_CONFIG"
-_HORIZONS = ("windows", "steps")
 _ACCELERATE_KEYS = {"compute_environment", "distributed_type", "num_processes", "mpirun_config"}
 
 
@@ -144,7 +144,7 @@ def _known(name: str) -> list[str]:
         return [ALLREDUCE, *topology.names()]
     if name == "averaging":
         return averaging.names()
-    return [order.value for order in Order] if name == "order" else list(_HORIZONS)
+    return [order.value for order in Order] if name == "order" else list(HORIZONS)
 
 
 def _number(name: str, value: Any, kind: type[int | float], expected: str) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hf_decentral.optim.registry import alive
 from hf_decentral.transport import Transport
+from hf_decentral.transport.combine import HALF
 
 
 class Owner(Protocol):
@@ -36,7 +37,7 @@ def distance(flats: Sequence[Tensor], transport: Transport) -> float:
         return 0.0
     total = 0.0
     for flat in flats:
-        own = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
+        own = flat.float() if flat.dtype in HALF else flat
         mean = transport.average_(own.clone())
         total += float((mean.sub_(own).abs().square().sum(1, dtype=torch.float64)).mean())
     squared = torch.full((len(transport.local), 1), total, dtype=torch.float64, device=flats[0].device)

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.averaging import Flight, State
+from hf_decentral.averaging import State
 from hf_decentral.errors import DecentralizedError, PeerLost
 from hf_decentral.errors.parameters import retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import Buckets, Name, check
+from hf_decentral.optim.flight import Flight
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_decentral.averaging import TABLE, Flight, build
+from hf_decentral.averaging import TABLE, build
 from hf_decentral.errors import SettingsError
+from hf_decentral.optim.flight import Flight
 from hf_decentral.rounds import Round
 from hf_decentral.topology import build as build_topology
 from hf_decentral.transport import Memory

@@ -196,3 +196,27 @@ def test_muon_without_the_model_says_what_it_needs():
 def test_every_refusal_is_of_the_family():
     with pytest.raises(DecentralizedError):
         build("adamw", small(), betas=(2.0, 3.0))
+
+
+def test_embeddings_and_a_tied_head_may_have_a_rate_of_their_own():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=32, n_positions=8, n_embd=8, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0
+    )
+    model = GPT2LMHeadModel(config)
+    optimizer = build("adamw", model, lr=0.1, weight_decay=0.1, embedding_scale=4.0)
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert len(rates) == len(list(model.parameters()))
+    for name, p in model.named_parameters():
+        assert rates[id(p)] == pytest.approx(0.4 if "wte" in name or "wpe" in name else 0.1), name
+    plain = build("adamw", model, lr=0.1, weight_decay=0.1, embedding_scale=1.0)
+    assert [group["lr"] for group in plain.param_groups] == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(("name", "scale"), [("muon", 2.0), ("adamw", 0.0)])
+def test_a_rate_of_embeddings_that_cannot_be_meant(name, scale):
+    with pytest.raises(SettingsError, match="embedding_scale"):
+        build(name, torch.nn.Embedding(4, 4), embedding_scale=scale)
+    with pytest.raises(SettingsError, match="embedding_scale"):
+        build("adamw", [torch.nn.Parameter(torch.zeros(2))], embedding_scale=2.0)
