@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hf_decentral.cli import drawing
 from hf_decentral.cli.output import Json, console, write_json
-from hf_decentral.integrations import hosts as host_lists
+from hf_decentral.errors import out_of_range
 from hf_decentral.topology import TABLE, Hosts, Spectrum, Topology, build, spectrum
 from hf_decentral.topology.traffic import sent
 
@@ -40,10 +40,16 @@ def hosts_of(given: str | None, workers: int) -> Hosts:
     """
     if given is None:
         return None
-    sizes = host_lists.parse(given)
-    if len(sizes) == 1 and sizes[0] <= workers:
+    expected = f"a number of hosts up to {workers}, or the workers of each as in 4,4,2, {workers} in all"
+    try:
+        sizes = [int(part) for part in given.split(",")]
+    except ValueError:
+        sizes = []
+    if len(sizes) == 1 and 1 <= sizes[0] <= workers:
         return [worker * sizes[0] // workers for worker in range(workers)]
-    return host_lists.numbers(sizes, workers)
+    if len(sizes) < 2 or min(sizes) < 1 or sum(sizes) != workers:
+        raise out_of_range("--hosts", given, expected, "leave it out for one worker a host")
+    return [host for host, size in enumerate(sizes) for _ in range(size)]
 
 
 def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
