@@ -1,4 +1,4 @@
-"""Decentralized (gossip) data-parallel training for Accelerate and the Transformers Trainer.
+"""Decentralized (gossip) data-parallel training for Hugging Face Accelerate and plain PyTorch.
 
     from hf_decentral import AccumAdamW, decentralize, gossip
 

@@ -104,7 +104,8 @@ def build(
             optimizer takes.
         embedding_scale: learning rate of the embeddings (and of a head tied to them) as a multiple of ``lr``;
             of a model only. A token that one of ``n`` workers has seen moves the mean over them by an
-            ``n``-th of Adam's step, where All-Reduce makes the whole one: the number of workers makes up for it.
+            ``n``-th of Adam's step, where All-Reduce makes the whole one; the number of workers makes up for
+            that.
         settings: settings of that optimizer; those that are None are left at their defaults.
 
     Raises:

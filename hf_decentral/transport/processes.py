@@ -40,6 +40,10 @@ class Processes:
         self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
         self._batched = dist.get_backend(self._group) == "nccl"
+        if self._batched:
+            # NCCL joins a group at its first call; were that a message between some pairs, it could hang.
+            joined = torch.zeros(1, device=torch.device("cuda", torch.cuda.current_device()))
+            dist.all_reduce(joined, group=self._group)
         self._notes = Notes(self.local[0], str(next(_number)))
         # NCCL waits on its stream and has a watchdog of its own for the deadline.
         self._waiter = Waiter(self._notes, deadline_seconds, None if self._batched else self._timeout)
