@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import weakref
 from itertools import count
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hf_decentral.optim.handle import Gossip
+from typing import Any
 
 _serial = count()
-_alive: weakref.WeakKeyDictionary[Gossip, int] = weakref.WeakKeyDictionary()
+_alive: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
-def register(handle: Gossip) -> None:
-    """Remember a handle for as long as somebody holds it."""
+def register(handle: Any) -> None:
+    """Remember a :class:`~hf_decentral.optim.handle.Gossip` for as long as somebody holds it."""
     _alive[handle] = next(_serial)
 
 
-def forget(handle: Gossip) -> None:
+def forget(handle: Any) -> None:
     """Another handle takes its place."""
     _alive.pop(handle, None)
 
 
-def alive() -> list[Gossip]:
+def alive() -> list[Any]:
     """All handles, oldest first."""
     return sorted(_alive, key=_alive.__getitem__)
