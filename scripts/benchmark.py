@@ -47,17 +47,19 @@ class Arguments:
     n_embd: int = 256
     block_size: int = 64
     batch_size: int = 4
+    apart: bool = field(default=False, metadata={"help": "as if every worker had a host of its own"})
     memory: bool = field(default=False, metadata={"help": "measure memory instead: SGD on one large matrix"})
     memory_mb: int = field(default=256, metadata={"help": "megabytes of parameters in that measurement"})
     json: str | None = field(default=None, metadata={"help": "write the result there"})
 
 
-def trainer(variant: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+def trainer(variant: str, model: nn.Module, optimizer: torch.optim.Optimizer, apart: bool) -> nn.Module:
     """Prepare a model and its optimizer for a variant; returns what is called in the forward pass."""
     if variant == "ddp":
         return DistributedDataParallel(model)
     if variant in names():
-        decentralize(optimizer, variant, model=model)
+        hosts = list(range(dist.get_world_size())) if apart else None
+        decentralize(optimizer, variant, model=model, hosts=hosts)
     elif variant != "local":
         raise SystemExit(f"unknown variant {variant!r}; known are local, ddp, {', '.join(names())}")
     return model
@@ -73,7 +75,7 @@ def stepper(variant: str, args: Arguments, device: torch.device) -> Callable[[],
     )  # fmt: skip
     model = GPT2LMHeadModel(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    called = trainer(variant, model, optimizer)
+    called = trainer(variant, model, optimizer, args.apart)
     ids = torch.randint(0, 2048, (args.batch_size, args.block_size), device=device)
 
     def step() -> None:
@@ -111,7 +113,7 @@ def measure(args: Arguments, device: torch.device) -> dict[str, list[float]]:
     return found
 
 
-def resident(variant: str, megabytes: int) -> float:
+def resident(variant: str, megabytes: int, apart: bool) -> float:
     """Bytes that the process holds after some steps of a variant, above what it held before."""
     gc.collect()
     before = psutil.Process().memory_info().rss
@@ -119,7 +121,7 @@ def resident(variant: str, megabytes: int) -> float:
     model = nn.Module()
     model.weight = weight
     optimizer = torch.optim.SGD([weight], lr=0.0, foreach=True)
-    trainer("local" if variant == "ddp" else variant, model, optimizer)
+    trainer(variant, model, optimizer, apart)
     for _ in range(3):
         weight.grad = torch.zeros_like(weight).add_(1)  # touched, as a gradient is
         optimizer.step()
@@ -133,11 +135,11 @@ def resident(variant: str, megabytes: int) -> float:
 
 def memory(args: Arguments) -> dict[str, float]:
     """Memory above local training as a multiple of the parameters' bytes, the largest over the workers."""
-    local = resident("local", args.memory_mb)
+    local = resident("local", args.memory_mb, args.apart)
     variants = [variant for variant in args.variants if variant not in ("local", "ddp")]
     found = {}
     for variant in variants:
-        above = (resident(variant, args.memory_mb) - local) / (args.memory_mb << 20)
+        above = (resident(variant, args.memory_mb, args.apart) - local) / (args.memory_mb << 20)
         value = torch.tensor(above)
         dist.all_reduce(value, op=dist.ReduceOp.MAX)
         found[variant] = float(value)
