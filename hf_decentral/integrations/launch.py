@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +23,7 @@ _WHOLE = (
     DistributedType.MULTI_XPU,
     DistributedType.MULTI_NPU,
 )
-_FLAGS = ("--config_file", "--config-file")
+_BOTH = ("accelerate", "accelerate.exe")  # the program of all of Accelerate's commands
 
 
 def read(path: Path, named_by: str) -> dict[str, Any]:
@@ -63,24 +65,34 @@ def launcher_config() -> Path | None:
 
 def _is_launcher(words: Sequence[str]) -> bool:
     for k, word in enumerate(words[:5]):
-        name = Path(word).name
-        if name in ("accelerate-launch", "accelerate-launch.exe") or word == "accelerate.commands.launch":
-            return True
-        if name in ("accelerate", "accelerate.exe") or word == "accelerate.commands.accelerate_cli":
-            return words[k + 1 : k + 2] == ["launch"]
-        if word.replace("\\", "/").endswith("accelerate/commands/launch.py"):
-            return True
+        if _ends_launcher(word):
+            both = Path(word).name in _BOTH or word == "accelerate.commands.accelerate_cli"
+            return not both or words[k + 1 : k + 2] == ["launch"]
     return False
 
 
+def _ends_launcher(word: str) -> bool:
+    """Whether a word names the launcher, so that its flags follow."""
+    return (
+        Path(word).name in (*_BOTH, "accelerate-launch", "accelerate-launch.exe")
+        or word in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+        or word.replace("\\", "/").endswith("accelerate/commands/launch.py")
+    )
+
+
 def _config_of(words: Sequence[str], folder: Path) -> Path | None:
-    for k, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        if flag in _FLAGS:
-            given = value if equals else next(iter(words[k + 1 : k + 2]), "")
-            return folder / given
-        if word.endswith(".py") and k > 1 and "accelerate" not in word:
-            break  # from here on it is the script's own arguments
+    """The launcher's ``--config_file``, or the default one; what follows the script is the script's own."""
+    from accelerate.commands.launch import launch_command_parser
+
+    begin = next((k for k, word in enumerate(words) if _ends_launcher(word)), 0) + 1
+    begin += words[begin : begin + 1] == ["launch"]
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            given = launch_command_parser().parse_known_args(list(words[begin:]))[0].config_file
+    except SystemExit:  # the launcher itself would have refused this
+        given = None
+    if given:
+        return folder / str(given)
     from accelerate.commands.config.config_args import default_config_file
 
     default = Path(default_config_file)

@@ -135,6 +135,12 @@ def test_the_launchers_command_line(words: list[str], tmp_path: Path) -> None:
     assert launch._config_of(words, tmp_path) == tmp_path / "x.yaml"
 
 
+@pytest.mark.parametrize("script", [["-m", "pkg.train"], ["train.py"], ["--num_processes", "2", "train"]])
+def test_the_scripts_own_config_file_is_not_the_launchers(script: list[str], tmp_path: Path) -> None:
+    own = ["accelerate", "launch", *script, "--config_file", "mine.yaml"]
+    assert launch._config_of(own, tmp_path) != tmp_path / "mine.yaml"
+
+
 @pytest.mark.parametrize(
     "words", [["python", "train.py"], ["torchrun", "train.py"], ["accelerate", "config"], []]
 )
