@@ -11,10 +11,10 @@ Writes metrics.jsonl, summary.json, checkpoints/ and model/ (the consensus; load
 
 from __future__ import annotations
 
+import logging
 import os
 import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,8 @@ from hf_decentral import DecentralizedError, DecentralizedPlugin
 from hf_decentral.data import load_text
 from hf_decentral.errors import out_of_range
 from hf_decentral.integrations import recipe
-from hf_decentral.integrations.run_folder import RunFolder
+from hf_decentral.integrations.meter import Meter
+from hf_decentral.integrations.run_folder import RunFolder, hyperparameters
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -84,7 +85,7 @@ class Settings:
 
 def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     """GPT-2 of transformers, with the weights that the seed gives."""
-    vocabulary = s.vocab_size or len(tokenizer)
+    vocabulary = len(tokenizer) if s.vocab_size is None else s.vocab_size
     if vocabulary < len(tokenizer):
         raise out_of_range("--vocab_size", vocabulary, f"{len(tokenizer)} (tokenizer) or more", "raise it")
     if s.n_embd % s.n_head:
@@ -96,19 +97,18 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
     )  # fmt: skip
     model = GPT2LMHeadModel(config)
     model.loss_type = "ForCausalLM"  # what transformers falls back to, with a warning
-    if not s.bias:
-        # GPT-2 in transformers cannot be built without biases. They begin at zero; frozen, they stay there:
-        # the same function and the same updates as without them, and from_pretrained can load the model.
-        for name, parameter in model.named_parameters():
-            if name.endswith(".bias"):
-                parameter.requires_grad_(False)
+    # GPT-2 in transformers cannot be built without biases. They begin at zero; frozen, they stay there:
+    # the same function and the same updates as without them, and from_pretrained can load the model.
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(s.bias or not name.endswith(".bias"))
     return model
 
 
-COUNTS = ("max_steps", "batch_size", "gradient_accumulation_steps", "block_size", "log_every")
-# What a run that goes on from a checkpoint may not change.
-SHAPE = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias")
-FIXED = (*SHAPE, "dataset", "text_column", "tokenizer", "streaming", "optim", "seed")
+SIZES = ("n_layer", "n_head", "n_embd", "block_size")
+COUNTS = (*SIZES, "max_steps", "batch_size", "gradient_accumulation_steps", "log_every")  # 1 or more
+OPTIONAL = ("warmup_steps", "eval_every", "eval_contexts", "save_every")  # 0 or more
+TEXT = ("dataset", "text_column", "tokenizer", "streaming", "validation_fraction")
+FIXED = (*SIZES, *TEXT, "vocab_size", "bias", "optim", "seed")  # when a run goes on from a checkpoint
 
 
 @dataclass
@@ -125,16 +125,16 @@ class Run:
     batches: Any  # this worker's endless batches, [batch_size, block_size] each
     held_out: list[torch.Tensor]  # this worker's part of the validation contexts
     tokenizer: Any
+    meter: Meter
     step: int = 0
-    seconds: float = 0.0  # spent in steps
-    step_seconds: list[float] = field(default_factory=list)  # of each step since start or resume
 
     def state_dict(self) -> dict[str, Any]:
         """What each worker saves besides its replica, its optimizer and its scheduler."""
-        return {"step": self.step, "seconds": self.seconds, "batches": self.batches.state_dict()}
+        return {"step": self.step, "batches": self.batches.state_dict(), **self.meter.totals()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.step, self.seconds = state["step"], state["seconds"]
+        self.step = state["step"]
+        self.meter.resume(state)
         self.batches.load_state_dict(state["batches"])
 
 
@@ -151,10 +151,12 @@ def begin(s: Settings) -> Run:
         project_config=ProjectConfiguration(project_dir=s.output_dir),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=s.comm_timeout or 600))],
     )
+    logging.basicConfig(format="%(message)s")  # worker 0 tells how the workers average, and who said so
+    logging.getLogger("hf_decentral").setLevel(logging.INFO)
     plugin = DecentralizedPlugin(  # (*)
         topology=s.topology, accum=s.accum, horizon=s.horizon, comm_timeout=s.comm_timeout
     ).attach(accelerator)
-    folder = RunFolder(accelerator, s.output_dir, asdict(s), resume=s.resume, fixed=FIXED)
+    folder = RunFolder(plugin, s.output_dir, asdict(s), resume=s.resume, fixed=FIXED)
     set_seed(s.seed)
     data = load_text(
         s.dataset, s.tokenizer, text_column=s.text_column, validation_fraction=s.validation_fraction,
@@ -169,9 +171,9 @@ def begin(s: Settings) -> Run:
     warmup, min_lr = min(s.warmup_steps, s.max_steps // 2), s.lr / 10 if s.min_lr is None else s.min_lr
     scheduler = get_cosine_with_min_lr_schedule_with_warmup(optimizer, warmup, s.max_steps, min_lr=min_lr)
     # The batches are not prepared: each worker reads its own part already.
-    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    prepared = accelerator.prepare(model, optimizer, scheduler)
     accelerator.init_trackers("logs", config={k: v for k, v in asdict(s).items() if v is not None})
-    return Run(s, accelerator, plugin, folder, model, optimizer, scheduler, batches, held_out, data.tokenizer)
+    return Run(s, accelerator, plugin, folder, *prepared, batches, held_out, data.tokenizer, Meter(plugin))
 
 
 def train_step(run: Run) -> torch.Tensor:
@@ -181,8 +183,7 @@ def train_step(run: Run) -> torch.Tensor:
     for _ in range(s.gradient_accumulation_steps):
         with accelerator.accumulate(run.model):
             tokens = next(run.batches).to(accelerator.device)
-            loss = run.model(input_ids=tokens, labels=tokens).loss
-            accelerator.backward(loss)
+            accelerator.backward(loss := run.model(input_ids=tokens, labels=tokens).loss)
             if accelerator.sync_gradients and s.clip > 0:
                 accelerator.clip_grad_norm_(run.model.parameters(), s.clip)
             run.optimizer.step()
@@ -201,21 +202,24 @@ def train(run: Run) -> dict[str, Any]:
     bar = tqdm(total=s.max_steps, initial=run.step, disable=hidden, unit="step")
     losses: list[torch.Tensor] = []
     line: dict[str, Any] = {}
+    run.meter.start(run.step)
     for step in range(run.step + 1, s.max_steps + 1):
-        began = time.perf_counter()
         losses.append(train_step(run))
-        run.step_seconds.append(time.perf_counter() - began)
-        run.step, run.seconds = step, run.seconds + run.step_seconds[-1]
+        run.step = step
+        bar.update()
         evaluated = step == s.max_steps or (s.eval_every > 0 and step % s.eval_every == 0)
-        if evaluated or step % s.log_every == 0:
+        logged, saved = evaluated or step % s.log_every == 0, s.save_every > 0 and step % s.save_every == 0
+        if not (logged or saved):
+            continue
+        run.meter.stop(step)
+        if logged:
             line = measure(run, torch.stack(losses).mean(), evaluated)
             run.folder.log(line)
-            accelerator.log({name: value for name, value in line.items() if name != "step"}, step=step)
             bar.set_postfix({name: line[name] for name in line if name.endswith("loss")}, refresh=False)
             losses.clear()
-        bar.update()
-        if s.save_every > 0 and step % s.save_every == 0:
+        if saved:
             run.folder.save(step)
+        run.meter.start(step)
     bar.close()
     accelerator.wait_for_everyone()
     return line
@@ -228,14 +232,12 @@ def measure(run: Run, loss: torch.Tensor, evaluated: bool) -> dict[str, Any]:
     line = {
         "step": run.step,
         "tokens": run.step * step_tokens,
-        "seconds": run.seconds,
+        **run.meter.totals(),
         "train_loss_worker": loss.item(),
         "train_loss": statistics.fmean(plugin.gather(loss.item())),
         "learning_rate": run.scheduler.get_last_lr()[0],
-        "tokens_per_second": step_tokens * len(run.step_seconds) / sum(run.step_seconds),
+        "tokens_per_second": step_tokens * run.meter.steps_per_second,
         "consensus_distance": plugin.distance(),
-        "sent_bytes": plugin.sent_bytes,
-        "waited_seconds": plugin.waited_seconds,
     }
     if evaluated:
         with plugin.averaged(run.model):  # (*)
@@ -266,28 +268,26 @@ def finish(run: Run, line: dict[str, Any]) -> None:
     if accelerator.is_main_process:
         accelerator.unwrap_model(run.model).save_pretrained(folder, state_dict=weights)
         run.tokenizer.save_pretrained(folder)
-        about = {
-            "topology": run.plugin.topology,
-            "optim": run.settings.optim,
-            "workers": accelerator.num_processes,
-            "steps": run.step,
-            "step_seconds": statistics.median(run.step_seconds[1:] or run.step_seconds or [0.0]),
+        about = line | {
+            "topology": run.plugin.topology, "optim": run.settings.optim, "workers": run.plugin.workers,
+            "steps": run.step, "step_seconds": run.meter.step_seconds,
             "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
-            "settings": asdict(run.settings),
-        }
+            "settings": asdict(run.settings), "hyperparameters": hyperparameters(run.optimizer),
+        }  # fmt: skip
         if line:  # else this run had nothing left to do
-            run.folder.write("summary.json", line | about)
+            run.folder.write("summary.json", about)
     accelerator.end_training()
 
 
 def main(arguments: list[str]) -> None:
     settings = recipe.parse(Settings, arguments, "Pretrain GPT-2, with gossip or with All-Reduce.")
     recipe.at_least(settings, 1, COUNTS)
+    recipe.at_least(settings, 0, OPTIONAL)
     run = begin(settings)
     run.accelerator.register_for_checkpointing(run)
     set_seed(settings.seed, device_specific=True)  # the weights began alike, dropout differs between workers
     if settings.resume:
-        run.folder.load()
+        run.folder.load(run.optimizer)
     finish(run, train(run))
 
 

@@ -34,6 +34,29 @@ def nothing_to_resume(folder: Path) -> CheckpointError:
     )
 
 
+def nothing_in_common(folder: Path) -> CheckpointError:
+    """Hosts that share no disk, and have no checkpoint of one save."""
+    return CheckpointError(
+        sentence(
+            f"no checkpoint in {str(folder)!r} is one that all workers have",
+            "hosts that share no disk go on from a save that each of them kept",
+            "see that every worker is on the host where it was, or copy a checkpoint to all hosts",
+        )
+    )
+
+
+def no_folder(folder: Path, problems: Mapping[int, str]) -> CheckpointError:
+    """At least one worker cannot use the output folder; ``problems``: worker to what it met."""
+    told = "; ".join(f"worker {worker}: {text}" for worker, text in sorted(problems.items()))
+    return CheckpointError(
+        sentence(
+            f"the run cannot begin in {str(folder)!r} ({told})",
+            "every host has a folder that it can write to",
+            "give another --output_dir, or see that the folder can be made",
+        )
+    )
+
+
 def other_run(folder: Path, differing: Mapping[str, tuple[object, object]]) -> CheckpointError:
     """A checkpoint whose model or data are not those of this run; ``differing``: name to (saved, given)."""
     told = ", ".join(f"{name} was {saved!r} and is {given!r}" for name, (saved, given) in differing.items())

@@ -48,6 +48,9 @@ def test_four_workers_go_on_bit_for_bit_and_two_from_the_consensus(tmp_path: Pat
     for name in ("val_loss", "train_loss", "consensus_distance", "learning_rate", "tokens"):
         assert before[name] == after[name]
     last = "checkpoints/step_00000006"
+    assert after["sent_bytes"] >= before["sent_bytes"]  # what was on the way at the checkpoint is sent again
+    assert after["waited_seconds"] >= lines(stopped)[2]["waited_seconds"]
+    assert "topology=aer (" in stopped.with_suffix(".log").read_text()
     one, other = replicas(whole / last), replicas(stopped / last)
     assert len(one) == 4 and not same(one[0]["models"], one[1]["models"])
     for name in ("models", "optimizers", "schedulers"):
@@ -59,6 +62,18 @@ def test_four_workers_go_on_bit_for_bit_and_two_from_the_consensus(tmp_path: Pat
     assert (output["workers"], output["steps"]) == (2, 7)
     assert abs(output["val_loss"] - before["val_loss"]) < 0.1
     assert "written by 4 workers" in fewer.with_suffix(".log").read_text()
+
+
+def test_a_changed_rate_is_warned_of_and_the_saved_one_stays(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    run([sys.executable], output, "--max_steps=2", "--save_every=2", "--lr=0.001")
+    with (output / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "tra')  # a kill
+    summary = run([sys.executable], output, "--max_steps=4", "--resume", "--lr=0.5", "--accum=2")
+    told = output.with_suffix(".log").read_text()
+    assert "initial_lr=0.5 was asked for; the run goes on with 0.001" in told and "accum=2 was asked" in told
+    assert summary["hyperparameters"]["initial_lr"] == 0.001 and summary["hyperparameters"]["accum"] == 4
+    assert [line["step"] for line in lines(output)] == [1, 2, 3, 4]
 
 
 def untouched(output: Path, *arguments: str) -> str:
@@ -75,6 +90,8 @@ def test_what_a_run_will_not_do_to_an_earlier_one(tmp_path: Path) -> None:
     assert "holds checkpoints of an earlier run" in untouched(output, "--max_steps=4")
     told = untouched(output, "--resume", "--n_embd=32", "--seed=5")
     assert "n_embd was 16 and is 32" in told and "seed was 0 and is 5" in told
+    told = untouched(output, "--resume", "--validation_fraction=0.2")
+    assert "validation_fraction was 0.05 and is 0.2" in told
     newest = output / "checkpoints" / "step_00000004" / "decentral_worker_0.pt"
     newest.write_bytes(newest.read_bytes()[:-100])
     assert "decentral_worker_0.pt has" in untouched(output, "--resume", "--max_steps=8", "--topology=aer")
