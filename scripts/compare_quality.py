@@ -135,6 +135,17 @@ class Stack(nn.Module):
         return functional_call(self.inner[0], params, kwargs={"input_ids": ids, "labels": ids}).loss
 
 
+def model_for(run: Run) -> GPT2LMHeadModel:
+    """One worker's model, with the weights that the seed gives."""
+    torch.manual_seed(run.seed)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_positions=run.block,
+        n_embd=run.width, n_layer=run.layers, n_head=run.width // 32,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config)
+
+
 def optimizer_for(run: Run, stack: Stack) -> torch.optim.Optimizer:
     """The local optimizer, decentralized where the method is."""
     named = dict(zip(stack.names, stack.rows, strict=True))
@@ -156,14 +167,8 @@ def optimizer_for(run: Run, stack: Stack) -> torch.optim.Optimizer:
 
 def train(run: Run, data: TextData, position: int) -> dict[str, Any]:
     """One run from beginning to end."""
-    torch.manual_seed(run.seed)
-    config = GPT2Config(
-        vocab_size=VOCABULARY, n_positions=run.block,
-        n_embd=run.width, n_layer=run.layers, n_head=run.width // 32,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
     replicas = 1 if run.method == "allreduce" else run.workers
-    stack = Stack(GPT2LMHeadModel(config), replicas)
+    stack = Stack(model_for(run), replicas)
     optimizer = optimizer_for(run, stack)
     part = {"workers": run.workers, "seed": run.seed}
     shards = [data.batches(run.block, run.batch, worker=w, **part) for w in range(run.workers)]

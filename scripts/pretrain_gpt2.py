@@ -1,6 +1,5 @@
 """Pretrain GPT-2 with workers that gossip, or with All-Reduce: a plain Accelerate loop to copy from.
 
-    python scripts/pretrain_gpt2.py --recipe scripts/recipes/gpt2_tiny.yaml
     accelerate launch --config_file accelerate_configs/decentralized_aer.yaml scripts/pretrain_gpt2.py \\
         --recipe scripts/recipes/gpt2_tiny.yaml --dataset my/texts --output_dir runs/mine
     torchrun --nproc-per-node 4 scripts/pretrain_gpt2.py --topology allreduce --max_steps 500
@@ -67,6 +66,7 @@ class Settings:
     lr: float = option("Highest learning rate.", 1e-3)
     min_lr: float | None = option("Last learning rate; default: a tenth of --lr.")
     warmup_steps: int = option("Steps in which the rate rises to --lr.", 20)
+    embedding_scale: float | None = option("Rate of the embeddings as a multiple of --lr; try the workers.")
     weight_decay: float = option("Decay of matrices; norms and biases have none.", 0.1)
     beta1: float = option("First beta of Adam.", 0.9)
     beta2: float = option("Second beta of Adam.", 0.98)
@@ -105,9 +105,8 @@ def build_model(s: Settings, tokenizer: Any) -> GPT2LMHeadModel:
 
 
 SIZES = ("n_layer", "n_head", "n_embd", "block_size")
-COUNTS = (*SIZES, "max_steps", "batch_size", "gradient_accumulation_steps", "log_every")  # 1 or more
-OPTIONAL = ("warmup_steps", "eval_every", "eval_contexts", "save_every")  # 0 or more
 TEXT = ("dataset", "text_column", "tokenizer", "streaming", "validation_fraction")
+COUNTS = (*SIZES, "max_steps", "batch_size", "gradient_accumulation_steps", "log_every")  # 1 or more
 FIXED = (*SIZES, *TEXT, "vocab_size", "bias", "optim", "seed")  # when a run goes on from a checkpoint
 
 
@@ -166,8 +165,9 @@ def begin(s: Settings) -> Run:
     batches = data.batches(s.block_size, s.batch_size, **part, seed=s.seed)
     held_out = data.validation(s.block_size, s.batch_size, **part, limit=s.eval_contexts)
     model = build_model(s, data.tokenizer)
+    rates = {"lr": s.lr, "weight_decay": s.weight_decay, "embedding_scale": s.embedding_scale}
     betas = (s.beta1, s.beta2) if "ada" in s.optim else None  # of the Adam family only
-    optimizer = plugin.optimizer(model, s.optim, lr=s.lr, weight_decay=s.weight_decay, betas=betas)  # (*)
+    optimizer = plugin.optimizer(model, s.optim, **rates, betas=betas)  # (*)
     warmup, min_lr = min(s.warmup_steps, s.max_steps // 2), s.lr / 10 if s.min_lr is None else s.min_lr
     scheduler = get_cosine_with_min_lr_schedule_with_warmup(optimizer, warmup, s.max_steps, min_lr=min_lr)
     # The batches are not prepared: each worker reads its own part already.
@@ -282,7 +282,7 @@ def finish(run: Run, line: dict[str, Any]) -> None:
 def main(arguments: list[str]) -> None:
     settings = recipe.parse(Settings, arguments, "Pretrain GPT-2, with gossip or with All-Reduce.")
     recipe.at_least(settings, 1, COUNTS)
-    recipe.at_least(settings, 0, OPTIONAL)
+    recipe.at_least(settings, 0, ("warmup_steps", "eval_every", "eval_contexts", "save_every"))
     run = begin(settings)
     run.accelerator.register_for_checkpointing(run)
     set_seed(settings.seed, device_specific=True)  # the weights began alike, dropout differs between workers

@@ -35,7 +35,11 @@ class Planned(NamedTuple):
 
 PLAN = (
     Planned("allreduce", "All-Reduce, AdamW", ("--topology", "allreduce", "--optim", "adamw")),
-    Planned("aer", "gossip (AER, one worker a host), AdamW", ("--topology", "aer", "--optim", "adamw")),
+    Planned(
+        "aer",
+        "gossip (AER, one worker a host), AdamW",
+        ("--topology", "aer", "--optim", "adamw", "--embedding_scale", "4"),
+    ),
 )
 # What both share: about 1 million parameters, some minutes on 2 cores.
 SHARED = {

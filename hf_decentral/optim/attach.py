@@ -63,19 +63,16 @@ def decentralize(
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
     Raises:
-        SettingsError, TopologyError: a setting that cannot be meant.
-        ParameterError: something that cannot gossip.
-        MismatchError: workers that disagree on parameters or settings, told on every worker.
-        LaunchError: processes that were not joined.
+        SettingsError, TopologyError, ParameterError: something that cannot be meant, or cannot gossip.
+        MismatchError, LaunchError: workers that disagree (told on each), or were not joined.
     """
     _refuse(optimizer, comm_timeout)
     wire = transport or _default_transport(comm_timeout)
     found = find_hosts(wire)
 
     def make() -> Gossip:
-        return _handle(
-            optimizer, model, wire, make_plan(topology, order, averaging, wire.workers, hosts or found)
-        )
+        plan = make_plan(topology, order, averaging, wire.workers, hosts or found)
+        return _handle(optimizer, model, wire, plan)
 
     handle = _agreed(make, optimizer, model, wire)
     wire.prepare(handle.topology)
