@@ -36,6 +36,7 @@ VALUES: dict[str, Any] = {
     "frozenset[int]": frozenset({3, 1}),
     "tuple[int, ...]": (3, 1),
     "dict[int, str]": {0: "one", 2: "two"},
+    "dict[str, list[int]]": {"one": [0, 2], "two": [1]},
     "Mapping[int, str]": {0: "one", 2: "two"},
     "Mapping[str, Any]": {"one": 1},
     "Mapping[str, object]": {"one": 1},
