@@ -71,7 +71,7 @@ class Run:
     accum_warmup: int = 0  # accum = 1 until then
     beta1: float = 0.9
     beta2: float = 0.98
-    embed_scale: float = 1.0  # rate of the embeddings relative to the rest
+    embedding_scale: float = 1.0  # rate of the embeddings relative to the rest
     workers: int = 4
     steps: int = 2000
     batch: int = 2
@@ -107,7 +107,7 @@ def groups(params: dict[str, nn.Parameter], dims: dict[str, int], run: Run) -> l
     matrices = [p for n, p in params.items() if dims[n] >= 2 and not ("wte" in n or "wpe" in n)]
     return [
         {"params": matrices, "weight_decay": run.weight_decay, "scale": 1.0},
-        {"params": embeddings, "weight_decay": run.weight_decay, "scale": run.embed_scale},
+        {"params": embeddings, "weight_decay": run.weight_decay, "scale": run.embedding_scale},
         {"params": vectors, "weight_decay": 0.0, "scale": 1.0},
     ]
 

@@ -1,0 +1,80 @@
+"""The scripts that measure: every kind of run, very short."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PLAN = """
+- {method: allreduce, lr: 1e-3, steps: 10, layers: 1, width: 32, block: 16}
+- {method: [dadamw, accumadamw], topology: aer, lr: 1e-3, steps: 10, layers: 1, width: 32, block: 16}
+- {method: dadamw, topology: ring, complete_steps: 3, embedding_scale: 4, lr: 1e-3, steps: 10, layers: 1,
+   width: 32, block: 16}
+"""
+
+
+def compared(folder: Path, *words: str) -> str:
+    script = [
+        sys.executable,
+        str(ROOT / "scripts" / "compare_quality.py"),
+        "--output_dir",
+        str(folder),
+        *words,
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    done = subprocess.run(script, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_plan_becomes_a_table(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    out = compared(tmp_path / "found", "--plan", str(tmp_path / "plan.yaml"), "--jobs", "2")
+    found = [json.loads(path.read_text()) for path in (tmp_path / "found").glob("*.json")]
+    assert len(found) == 4
+    assert all(4 < run["val_loss"] < 9 for run in found)
+    assert {run["tokens"] for run in found} == {10 * 4 * 2 * 16}
+    assert all((run["consensus_distance"] > 0) == (run["method"] != "allreduce") for run in found)
+    assert all(word in out for word in ("allreduce", "dadamw", "accumadamw", "val loss"))
+    assert compared(tmp_path / "found") == out  # only printed, from the files
+
+
+def test_the_plan_of_the_readme_can_be_read() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from compare_quality import expand
+    finally:
+        sys.path.pop(0)
+    runs = expand(yaml.safe_load((ROOT / "scripts" / "plans" / "short_runs.yaml").read_text()))
+    assert {run.method for run in runs} == {"allreduce", "dadamw", "accumadamw"}
+    assert len({run.name for run in runs}) == len(runs)
+
+
+def test_the_benchmark_compares_with_ddp(tmp_path: Path) -> None:
+    file = tmp_path / "step.json"
+    script = [
+        str(ROOT / "scripts" / "benchmark.py"),
+        "--variants",
+        "local",
+        "ddp",
+        "ring",
+        "--json",
+        str(file),
+    ]
+    small = ["--blocks", "2", "--steps", "1", "--n_layer", "1", "--n_embd", "32", "--block_size", "8"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    for more in ([], ["--memory", "--memory_mb", "16"]):
+        done = subprocess.run(
+            [*launch, *script, *small, *more], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(file.read_text())["rows"]
+        assert rows[-1]["variant"] == "ring"
+        assert rows[-1]["memory_above_local" if more else "ratio_to_ddp"] > 0
