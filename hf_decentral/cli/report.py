@@ -38,10 +38,6 @@ def read_run(folder: Path, label: str | None = None) -> Finished:
     return Finished(label, summary, metrics)
 
 
-def _number(form: str) -> Any:
-    return lambda value: "" if value is None else format(value, form)
-
-
 # What is told, key of summary.json, how it is shown.
 ROWS = (
     ("topology", "topology", str),

@@ -170,9 +170,8 @@ def _to_disk(path: Path) -> None:
     """See that a power cut after the rename cannot leave an empty file behind."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some network disks cannot
+        with suppress(OSError):  # some network disks cannot
+            os.fsync(handle)
     finally:
         os.close(handle)
 

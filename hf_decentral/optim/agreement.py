@@ -35,10 +35,15 @@ def describe(params: Sequence[Tensor], name: Name) -> tuple[tuple[str, str], ...
     return tuple(rows)
 
 
+def rows_of(tensor: Tensor, transport: Transport) -> Tensor:
+    """A tensor that is in no bucket, with the axis of the workers of this process: ``[W, *shape]``."""
+    return tensor.detach() if len(transport.local) > 1 else tensor.detach().unsqueeze(0)
+
+
 def make_equal(transport: Transport, tensors: Sequence[Tensor]) -> None:
     """Give every worker worker 0's values. Collective."""
     for tensor in tensors:
-        rows = tensor.detach() if len(transport.local) > 1 else tensor.detach().unsqueeze(0)
+        rows = rows_of(tensor, transport)
         dense = rows.contiguous()
         transport.broadcast_(dense)
         if dense is not rows:

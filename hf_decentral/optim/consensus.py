@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from hf_decentral.optim.agreement import rows_of
 from hf_decentral.optim.registry import alive
 from hf_decentral.transport import Transport
 from hf_decentral.transport.combine import HALF
@@ -46,7 +47,7 @@ def distance(flats: Sequence[Tensor], transport: Transport) -> float:
 
 def average_(tensor: Tensor, transport: Transport) -> None:
     """Put the mean over the workers in the place of a tensor that is in no bucket. Collective."""
-    rows = tensor.detach() if len(transport.local) > 1 else tensor.detach().unsqueeze(0)
+    rows = rows_of(tensor, transport)
     rows.copy_(transport.average_(rows.clone(memory_format=torch.contiguous_format)))
 
 

@@ -243,13 +243,11 @@ class Gossip:
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""
-        if self._phase is not _Phase.IN_FLIGHT:
-            self._refit()
-        if self._buckets is None:
-            self._bind(self._params())
-        return self._buckets  # type: ignore[return-value]  # _bind has just made them
+        if self._buckets is not None and self._phase is _Phase.IN_FLIGHT:
+            return self._buckets
+        return self._refit()
 
-    def _refit(self) -> None:
+    def _refit(self) -> Buckets:
         """See that the buckets hold what is to be exchanged now.
 
         Workers agree when the buckets are made and whenever parameters came or went (a new group, a frozen
@@ -259,7 +257,7 @@ class Gossip:
         params = self._params()
         if self._buckets is not None and self._buckets.fits(params):
             self._buckets.adopt()
-            return
+            return self._buckets
         problem: Exception | None = None
         try:
             check(params, self._stack, self._name)
@@ -273,12 +271,10 @@ class Gossip:
                 consensus.average_(p, self.transport)
         make_equal(self.transport, [p for p in params if id(p) not in self._equal])
         self.know(params)
-        self._bind(params)
-
-    def _bind(self, params: list[Tensor]) -> None:
         with torch.inference_mode(False), torch.no_grad():
             self._buckets = Buckets(params, self._stack)
         self._fit_states()
+        return self._buckets
 
     def _fit_states(self) -> None:
         if self._buckets is not None and len(self._states) != len(self._buckets.flats):
