@@ -22,6 +22,8 @@ from hf_decentral.integrations.plugin import DecentralizedPlugin
 
 KEPT = 2
 _OPTIMIZER_S_OWN = ("initial_lr", "betas", "momentum", "weight_decay", "accum", "horizon")
+# What `load` tells of, since the optimizer keeps its own; and what has no bearing on the training.
+_NOT_TOLD = {*_OPTIMIZER_S_OWN, "lr", "beta1", "beta2", "resume", "output_dir", "report_to"}
 logger = logging.getLogger(__name__)
 
 
@@ -88,6 +90,10 @@ class RunFolder:
         differing = {n: (before.get(n), settings[n]) for n in fixed if before.get(n) != settings[n]}
         if differing:
             raise runs.other_run(self._folder, differing)
+        for name, value in settings.items():
+            changed = name in before and before[name] != value
+            if changed and name not in _NOT_TOLD and self.accelerator.is_main_process:
+                logger.warning("%s is %s from here on; the run began with %s", name, value, before[name])
 
     def checkpoints(self) -> list[Path]:
         """The complete checkpoints, oldest first; the manifest is what is written last into one."""

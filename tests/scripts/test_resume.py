@@ -69,9 +69,13 @@ def test_a_changed_rate_is_warned_of_and_the_saved_one_stays(tmp_path: Path) -> 
     run([sys.executable], output, "--max_steps=2", "--save_every=2", "--lr=0.001")
     with (output / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "tra')  # a kill
-    summary = run([sys.executable], output, "--max_steps=4", "--resume", "--lr=0.5", "--accum=2")
+    summary = run(
+        [sys.executable], output, "--max_steps=4", "--resume", "--lr=0.5", "--accum=2", "--clip=0.5"
+    )
     told = output.with_suffix(".log").read_text()
     assert "initial_lr=0.5 was asked for; the run goes on with 0.001" in told and "accum=2 was asked" in told
+    assert "max_steps is 4 from here on; the run began with 2" in told and "clip is 0.5 from here" in told
+    assert "output_dir is" not in told and "lr is 0.5" not in told
     assert summary["hyperparameters"]["initial_lr"] == 0.001 and summary["hyperparameters"]["accum"] == 4
     assert [line["step"] for line in lines(output)] == [1, 2, 3, 4]
 
