@@ -9,10 +9,16 @@ batches = TokenBatches(lengths(train), 4_096, worker=0, workers=4, seed=0)
 
 from __future__ import annotations
 
+from hf_decentral.translation.encode import encode, lengths
+from hf_decentral.translation.languages import language_id, set_languages
 from hf_decentral.translation.pairs import load_pairs
 from hf_decentral.translation.vocabulary import load_vocabulary
 
 __all__ = [
+    "encode",
+    "language_id",
+    "lengths",
     "load_pairs",
     "load_vocabulary",
+    "set_languages",
 ]
