@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from hf_decentral.translation.encode import encode, lengths
 from hf_decentral.translation.languages import language_id, set_languages
+from hf_decentral.translation.models import SIZES, transformer
 from hf_decentral.translation.pairs import load_pairs
 from hf_decentral.translation.vocabulary import load_vocabulary
 
 __all__ = [
+    "SIZES",
     "encode",
     "language_id",
     "lengths",
     "load_pairs",
     "load_vocabulary",
     "set_languages",
+    "transformer",
 ]
