@@ -9,6 +9,7 @@ batches = TokenBatches(lengths(train), 4_096, worker=0, workers=4, seed=0)
 
 from __future__ import annotations
 
+from hf_decentral.translation.averages import average_checkpoints
 from hf_decentral.translation.batches import TokenBatches
 from hf_decentral.translation.encode import encode, lengths
 from hf_decentral.translation.languages import language_id, set_languages
@@ -19,6 +20,7 @@ from hf_decentral.translation.vocabulary import load_vocabulary
 __all__ = [
     "SIZES",
     "TokenBatches",
+    "average_checkpoints",
     "encode",
     "language_id",
     "lengths",
