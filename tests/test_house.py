@@ -22,6 +22,7 @@ ROOMS = (
     "translation",
     "metrics",
     "integrations",
+    "trainer",
     "cli",
 )
 MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
