@@ -255,6 +255,8 @@ def main(arguments: list[str]) -> None:
     resume = s.resume_from_checkpoint
     trainer.train(resume_from_checkpoint=True if resume in ("True", "true") else resume)
     finish(trainer, data, timer)
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()  # no worker leaves while another still needs its connections
 
 
 if __name__ == "__main__":

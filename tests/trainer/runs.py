@@ -48,7 +48,8 @@ def model(dropout: float = 0.0) -> GPT2LMHeadModel:
 def settings(folder: Path | str, **changed: Any) -> dict[str, Any]:
     """Arguments of a short run on the CPU."""
     world = os.environ.get("WORLD_SIZE", "1")
-    os.environ.update(LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    for name, value in (("LOCAL_WORLD_SIZE", world), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
+        os.environ.setdefault(name, value)
     return {
         "output_dir": str(folder), "max_steps": 6, "per_device_train_batch_size": 2, "learning_rate": 1e-2,
         "report_to": "none", "disable_tqdm": True, "logging_steps": 2, "save_strategy": "no",
