@@ -172,8 +172,8 @@ def begin(s: Settings) -> tuple[TranslationTrainer, dict[str, Any], StepTimer]:
         eval_dataset=encoded.get("validation"),
         processing_class=tokenizer,
     )
-    # These models' own loss is the mean over a batch's tokens, whatever count they are told; told one, the stock
-    # Trainer would multiply it by the number of workers.
+    # These models' own loss is the mean over a batch's tokens, whatever count they are told; having told one,
+    # the stock Trainer would multiply it by the number of workers.
     trainer.model_accepts_loss_kwargs = False
     timer = StepTimer(trainer.plugin)
     trainer.add_callback(timer)

@@ -23,6 +23,7 @@ ROOMS = (
     "metrics",
     "integrations",
     "trainer",
+    "run",
     "cli",
 )
 MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
