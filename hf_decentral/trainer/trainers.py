@@ -126,7 +126,7 @@ class Decentralized(_Base):
         """As stock, on the consensus: also for ``predict`` and generation."""
         with self._consensus("evaluate() or predict()"):
             if self.gossips:
-                # Seq2SeqTrainer counts rows twice that fill the last batch: metrics would tell of the workers.
+                # Seq2SeqTrainer counts rows twice that fill the last batch; metrics would tell of the workers
                 self.gather_function = self.accelerator.gather_for_metrics
             return super().evaluation_loop(*args, **kwargs)
 
