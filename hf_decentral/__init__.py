@@ -21,12 +21,22 @@ if TYPE_CHECKING:
     from hf_decentral.integrations.plugin import DecentralizedPlugin
     from hf_decentral.optim import decentralize, gossip
     from hf_decentral.optim.accum_adam import AccumAdam, AccumAdamW
+    from hf_decentral.trainer import (
+        DecentralizedSeq2SeqTrainer,
+        DecentralizedSeq2SeqTrainingArguments,
+        DecentralizedTrainer,
+        DecentralizedTrainingArguments,
+    )
 
 __all__ = [
     "AccumAdam",
     "AccumAdamW",
     "DecentralizedError",
     "DecentralizedPlugin",
+    "DecentralizedSeq2SeqTrainer",
+    "DecentralizedSeq2SeqTrainingArguments",
+    "DecentralizedTrainer",
+    "DecentralizedTrainingArguments",
     "averaging",
     "decentralize",
     "gossip",
@@ -38,6 +48,10 @@ _FOUND_IN = {
     "AccumAdamW": "hf_decentral.optim.accum_adam",
     "DecentralizedError": "hf_decentral.errors",
     "DecentralizedPlugin": "hf_decentral.integrations.plugin",
+    "DecentralizedSeq2SeqTrainer": "hf_decentral.trainer",
+    "DecentralizedSeq2SeqTrainingArguments": "hf_decentral.trainer",
+    "DecentralizedTrainer": "hf_decentral.trainer",
+    "DecentralizedTrainingArguments": "hf_decentral.trainer",
     "decentralize": "hf_decentral.optim",
     "gossip": "hf_decentral.optim",
 }

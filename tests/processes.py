@@ -25,7 +25,14 @@ import torch.distributed as dist
 _context = multiprocessing.get_context("forkserver")
 # The server imports torch once; each process is then a fork of it and starts in milliseconds.
 _context.set_forkserver_preload(
-    ["torch", "torch.distributed", "torch._dynamo", "hf_decentral.optim", "accelerate"]
+    [
+        "torch",
+        "torch.distributed",
+        "torch._dynamo",
+        "hf_decentral.optim",
+        "accelerate",
+        "hf_decentral.trainer",
+    ]
 )
 
 

@@ -33,6 +33,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "_accelerate_configs/decentralized_aer.yaml",
         "data/tiny/text.txt",
         "data/tiny/NOTICE.md",
+        "metrics/decentral_bleu.py",
+        "metrics/decentral_meteor.py",
         "py.typed",
     ],
 )

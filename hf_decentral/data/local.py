@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from hf_decentral.errors import data as errors
 
@@ -109,36 +109,51 @@ def _text(path: Path) -> Iterator[str]:
     yield "".join(piece).strip("\n")
 
 
-def _json_lines(path: Path, column: str) -> Iterator[str]:
-    # A record may be longer than a piece of a line, so pieces are joined up to the line end.
-    joined: list[str] = []
-    record = 0
-    for _, line in _lines(path):
-        joined.append(line)
-        if not line.endswith("\n"):
-            continue
-        record += 1
-        yield _text_of_record(path, record, "".join(joined), column)
-        joined = []
-    if joined:
-        yield _text_of_record(path, record + 1, "".join(joined), column)
+def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number (from 1) and object of each line that is not blank, in a file of JSON lines, or ``.gz``.
 
+    A byte order mark at the start of a line is dropped, and control characters inside strings are let pass.
 
-def _text_of_record(path: Path, line: int, text: str, column: str) -> str:
-    if not text.strip():
-        return ""
+    Raises:
+        DataError: unreadable, binary, not UTF-8, or a line that is no JSON object.
+    """
     try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise errors.not_json(path, line, error.msg) from error
+        # A record may be longer than a piece of a line, so pieces are joined up to the line end.
+        joined: list[str] = []
+        line = 0
+        for _, piece in _lines(path):
+            joined.append(piece)
+            if piece.endswith("\n"):
+                line += 1
+                yield from _record(path, line, "".join(joined))
+                joined = []
+        if joined:
+            yield from _record(path, line + 1, "".join(joined))
+    except (OSError, EOFError, zlib.error) as error:
+        raise errors.unreadable(path, str(error)) from error
+
+
+def _record(path: Path, line: int, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    text = text.lstrip("\ufeff")
+    if not text.strip():
+        return
+    try:
+        record = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise errors.not_json(path, line, getattr(error, "msg", str(error))) from error
     if not isinstance(record, dict):
         raise errors.not_json(path, line, f"it is a {type(record).__name__}")
-    if column not in record:
-        raise errors.missing_column(str(path), column, sorted(record))
-    value = record[column]
-    if not isinstance(value, str):
-        raise errors.not_text(str(path), column, f"{type(value).__name__} values (line {line})")
-    return value
+    yield line, record
+
+
+def _json_lines(path: Path, column: str) -> Iterator[str]:
+    for line, record in records(path):
+        if column not in record:
+            raise errors.missing_column(str(path), column, sorted(record))
+        value = record[column]
+        if not isinstance(value, str):
+            raise errors.not_text(str(path), column, f"{type(value).__name__} values (line {line})")
+        yield value
 
 
 def _parquet(path: Path, column: str) -> Iterator[str]:

@@ -81,7 +81,7 @@ def not_json(path: Path, line: int, cause: str) -> DataError:
         sentence(
             f"line {line} of {str(path)!r} is no JSON object ({cause})",
             "expected one JSON object on each line",
-            "mend the line, or name the file .txt if it is plain text",
+            "mend or remove the line; a file of plain text is named .txt",
         )
     )
 

@@ -116,3 +116,25 @@ def unreadable_config(path: str, why: str, named_by: str) -> SettingsError:
             "mend the file or name another one",
         )
     )
+
+
+def no_script(path: str, folder: str) -> LaunchError:
+    """``hf_decentral.run`` was given a script that is not there."""
+    return LaunchError(
+        sentence(
+            f"there is no file {path!r} (looked for from {folder!r})",
+            "expected the script as after `python`, then its own arguments",
+            "check the path; a module is named with -m: python -m hf_decentral.run -m package.module",
+        )
+    )
+
+
+def no_module(name: str, folder: str) -> LaunchError:
+    """``hf_decentral.run -m`` was given a module that is not there."""
+    return LaunchError(
+        sentence(
+            f"there is no module {name!r}",
+            "expected the name of a module that can be imported, with dots and without .py",
+            f"check the name; modules are found as after `python -m`, first in {folder!r}",
+        )
+    )

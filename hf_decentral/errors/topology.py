@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_decentral.errors.base import TopologyError, sentence
+from hf_decentral.errors.base import SettingsError, TopologyError, sentence
 
 
 def wrong_workers(workers: object) -> TopologyError:
@@ -36,5 +36,16 @@ def nobody_left(workers: int) -> TopologyError:
             f"all {workers} workers were taken out",
             "at least one worker goes on",
             "name fewer workers in without(dead, topology)",
+        )
+    )
+
+
+def not_an_expression(text: str, combinators: Sequence[str]) -> SettingsError:
+    """A text in brackets that is no topology."""
+    return SettingsError(
+        sentence(
+            f"topology {text!r} was given",
+            f"a name, or {' or '.join(combinators)} around names and numbers of steps",
+            "write for example 'every(8, ring)' or 'then(complete, 500, aer)', in quotes on a command line",
         )
     )

@@ -93,6 +93,24 @@ def settings_of(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(kind).parameters) - {"params"}
 
 
+def row(name: str) -> Row:
+    """The row of an optimizer, by its name or another one of it.
+
+    Raises:
+        SettingsError: no optimizer has this name.
+    """
+    return OPTIMIZERS[_key(name)]
+
+
+def check_settings(name: str, given: dict[str, Any]) -> None:
+    """See that an optimizer has these settings.
+
+    Raises:
+        SettingsError: it has not, or there is no such optimizer.
+    """
+    _checked(_key(name), given)
+
+
 def build(
     name: str, params_or_model: nn.Module | ParamsT, *, embedding_scale: float | None = None, **settings: Any
 ) -> Optimizer:
@@ -119,7 +137,7 @@ def build(
         raise out_of_range(
             "embedding_scale", embedding_scale, "a number above 0", "1 is the rate of the rest"
         )
-    scaled = embedding_scale not in (None, 1, 1.0)
+    scaled = embedding_scale not in (None, 1)
     if scaled and (row.from_model is not None or not isinstance(params_or_model, nn.Module)):
         raise no_embedding_scale(key)
     try:
@@ -127,13 +145,12 @@ def build(
             return row.kind(params_or_model, **given)
         if row.from_model is not None:
             return row.from_model(params_or_model, **given)
-        defaults = inspect.signature(row.kind).parameters
-        decay = given.get("weight_decay", defaults["weight_decay"].default)
+        decay = given.get("weight_decay", inspect.signature(row.kind).parameters["weight_decay"].default)
         groups = decay_groups(params_or_model, decay)
-        if scaled:
-            rate = given.get("lr", defaults["lr"].default) * embedding_scale
-            groups = _apart(groups, _embeddings_and_heads(params_or_model), rate)
-        return row.kind(groups, **given)
+        made = row.kind(groups, **given)
+        if scaled and embedding_scale is not None:
+            scale_embeddings(made, params_or_model, embedding_scale)
+        return made
     except DecentralizedError:
         raise
     except ValueError as error:  # torch's own refusal of a value
@@ -160,15 +177,21 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-def _apart(groups: list[dict[str, Any]], chosen: set[int], rate: float) -> list[dict[str, Any]]:
-    """The chosen parameters (by ``id``) in groups of their own, with a learning rate of their own."""
-    made = []
+def scale_embeddings(optimizer: Optimizer, model: nn.Module, scale: float) -> None:
+    """Put the embeddings (and a head tied to them) in groups of their own, with ``scale`` times the rate.
+
+    To be called before the first step and before a scheduler is made.
+    """
+    chosen = _embeddings_and_heads(model)
+    groups = list(optimizer.param_groups)
+    optimizer.param_groups.clear()
     for group in groups:
         inside = [p for p in group["params"] if id(p) in chosen]
         outside = [p for p in group["params"] if id(p) not in chosen]
-        made += [{**group, "params": outside}] if outside else []
-        made += [{**group, "params": inside, "lr": rate}] if inside else []
-    return made
+        if outside:
+            optimizer.add_param_group({**group, "params": outside})
+        if inside:
+            optimizer.add_param_group({**group, "params": inside, "lr": group["lr"] * scale})
 
 
 def _key(name: str) -> str:

@@ -133,6 +133,8 @@ def _checked(name: str, value: Any) -> Any:
         return _number(name, value, float, "seconds, more than 0")
     known = _known(name)
     text = str(value).strip().lower()
+    if name == "topology" and "(" in text:
+        return topology.build(text, 1).name
     if text not in known:
         raise unknown_name(name, value, known)
     return text

@@ -51,6 +51,14 @@ def average_(tensor: Tensor, transport: Transport) -> None:
     rows.copy_(transport.average_(rows.clone(memory_format=torch.contiguous_format)))
 
 
+def unite(flats: Sequence[Tensor], model: nn.Module, transport: Transport) -> None:
+    """Put the mean over the workers into the buckets and a model's float buffers. Collective."""
+    for flat in flats:
+        transport.average_(flat)
+    for buffer in float_buffers(model) if len(transport.local) == 1 else ():
+        average_(buffer, transport)
+
+
 @contextmanager
 def swapped(owners: Sequence[Owner], model: nn.Module) -> Iterator[None]:
     """Put the mean in the place of the workers' parameters and float buffers, and take it out again."""

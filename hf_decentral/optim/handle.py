@@ -181,6 +181,13 @@ class Gossip:
         """See :func:`hf_decentral.optim.averaged`. Collective."""
         return consensus.averaged(model)
 
+    @torch.no_grad()
+    def unite(self, model: nn.Module) -> None:
+        """Give every worker the mean of all, for good: parameters and float buffers. Collective."""
+        if not self._alone:
+            self.flush()
+            consensus.unite(self.flats(), model, self.transport)
+
     def flats(self) -> list[Tensor]:
         """The buckets ``[W, P]`` with nothing on the wire. The handle's owner may read them."""
         self.settle()

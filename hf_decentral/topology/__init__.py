@@ -17,6 +17,7 @@ from hf_decentral.topology.base_graph import base_graph
 from hf_decentral.topology.combinators import every, then, without
 from hf_decentral.topology.complete import complete
 from hf_decentral.topology.exponential import one_peer_exponential
+from hf_decentral.topology.expression import evaluate, is_expression
 from hf_decentral.topology.ring import ring
 from hf_decentral.topology.spectrum import Spectrum, spectrum
 
@@ -69,7 +70,8 @@ def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
     """The topology of that name.
 
     Args:
-        name: a name of the table.
+        name: a name of the table, or combinators around some: ``"every(8, ring)"`` averages in every eighth
+            step, ``"then(complete, 500, aer)"`` with everybody in the first 500 steps.
         workers: number of workers, 1 or more.
         hosts: the number of each worker's host; None stands for one worker a host.
 
@@ -77,10 +79,12 @@ def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
         SettingsError: no topology has that name.
         TopologyError: the number of workers or the hosts cannot be meant.
     """
-    if name not in TABLE:
+    if name not in TABLE and not is_expression(name):
         raise unknown_name("topology", name, TABLE)
     if not isinstance(workers, int) or workers < 1:
         raise wrong_workers(workers)
     if hosts is not None and len(hosts) != workers:
         raise wrong_hosts(hosts, workers)
+    if is_expression(name):
+        return evaluate(name, TABLE, lambda inner: TABLE[inner].make(workers, hosts))
     return TABLE[name].make(workers, hosts)

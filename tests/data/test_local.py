@@ -66,6 +66,12 @@ def test_a_long_line_is_read_in_pieces_without_tearing_characters(
     assert list(local.documents(record, "text")) == [text, "b"]
 
 
+def test_marks_within_a_file_and_raw_controls_do_not_stop_it(tmp_path: Path) -> None:
+    raw = b'\xef\xbb\xbf{"text": "one"}\r\n\r\n\xef\xbb\xbf{"text": "t\tab"}\r\n{"text": "three"}'
+    path = write(tmp_path / "a.jsonl", raw)
+    assert list(local.records(path)) == [(1, {"text": "one"}), (3, {"text": "t\tab"}), (4, {"text": "three"})]
+
+
 BAD = {
     "empty.txt": (b"", "holds no text"),
     "blank.txt": (b" \n\n \n", "holds no text"),

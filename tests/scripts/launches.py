@@ -48,8 +48,12 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def start(launcher: list[str], output: Path, *arguments: str, **extra: str) -> subprocess.Popen[str]:
-    """Start the script in a session of its own, as a terminal would; its words go to ``output.log``."""
-    words = [*launcher, str(SCRIPT), *SMALL, f"--output_dir={output}", *arguments]
+    """Start the script, with its words in ``output.log``."""
+    return begin([*launcher, str(SCRIPT), *SMALL, f"--output_dir={output}", *arguments], output, **extra)
+
+
+def begin(words: list[str], output: Path, **extra: str) -> subprocess.Popen[str]:
+    """Start a program in a session of its own, as a terminal would; what it says goes to ``output.log``."""
     with output.with_suffix(".log").open("w") as log:
         return subprocess.Popen(
             words, stdout=log, stderr=log, text=True, env=environment(**extra), start_new_session=True
@@ -73,7 +77,12 @@ def finish(process: subprocess.Popen[str], output: Path, seconds: float = 150) -
 
 def run(launcher: list[str], output: Path, *arguments: str, **extra: str) -> dict[str, Any]:
     """Run the script to its end and give back its summary."""
-    code, told = finish(start(launcher, output, *arguments, **extra), output)
+    return summary_of(start(launcher, output, *arguments, **extra), output)
+
+
+def summary_of(process: subprocess.Popen[str], output: Path) -> dict[str, Any]:
+    """The summary that a program wrote, which must end well."""
+    code, told = finish(process, output)
     assert code == 0, told
     summary: dict[str, Any] = json.loads((output / "summary.json").read_text())
     return summary

@@ -1,0 +1,133 @@
+"""Training arguments with the settings of decentralized training, beside all those of transformers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from transformers import Seq2SeqTrainingArguments, TrainingArguments
+
+from hf_decentral.errors.trainer import batch_size_search
+from hf_decentral.integrations import settings
+from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.integrations.settings import ALLREDUCE, Settings
+from hf_decentral.trainer import names
+
+
+def _option(text: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class DecentralizedArguments:
+    """The arguments that are added to those of transformers; ``--help`` tells what each is for.
+
+    What is left out here is looked for in the environment (``DECENTRAL_TOPOLOGY`` ...), in the file named by
+    ``DECENTRAL_CONFIG`` and in the file of ``accelerate launch``. Where nobody names a topology, an optimizer
+    of transformers stays under All-Reduce, and one of ours gossips on ``aer``.
+    """
+
+    optim: str = _option(
+        "Optimizer: any name of transformers, or accumadam, accumadamw, dadam, dadamw, dsgd, dmuon. Any of "
+        "them gossips when there is a topology.",
+        TrainingArguments.default_optim,
+    )
+    topology: str | None = _option(
+        "Who averages parameters with whom: aer, complete, one_peer_exponential, base_graph, ring; or a "
+        "schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or allreduce, the "
+        "Trainer's own. `hf-decentral topology show` tells what each sends."
+    )
+    accum: int | None = _option(
+        "Optimizer steps for which accumadam(w) gathers gradients before it commits its moments. Default: 4."
+    )
+    horizon: str | None = _option(
+        "What the betas of accumadam(w) count: windows, as published, or steps, for short runs."
+    )
+    embedding_scale: float | None = _option(
+        "Learning rate of the embeddings as a multiple of --learning_rate; in short runs with gossip try the "
+        "number of workers."
+    )
+    averaging: str | None = _option("What is sent and how it is combined. Default: plain.")
+    order: str | None = _option(
+        "Where the average stands relative to the local step: awc (behind the next pass), atc or cta."
+    )
+    comm_timeout: float | None = _option("Longest wait for a neighbour, in seconds. Default: 600.")
+    hosts: str | None = _option("Workers of each host, as 4,4,2. Default: found.")
+    save_workers: bool = _option(
+        "Whether a checkpoint holds each worker's replica, moments and random numbers beside the consensus, "
+        "so that training resumes bit for bit; also with --save_only_model.",
+        True,
+    )
+    log_consensus: bool = _option(
+        "Whether logging steps also tell the consensus distance (a sum over all parameters and workers).",
+        True,
+    )
+
+    def __post_init__(self) -> None:
+        name = names.checked(self.optim)
+        # `Any`: transformers' own arguments come with the classes below.
+        args: Any = self
+        if settle(args).topology != ALLREDUCE and args.auto_find_batch_size:
+            raise batch_size_search()
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # must be told, or N processes without accelerator train alone
+        ours = names.is_ours(name)
+        # Transformers would refuse a name that it does not know.
+        self.optim = "adamw_torch" if ours else name
+        super().__post_init__()  # type: ignore[misc]  # TrainingArguments comes next in the classes below
+        if ours:
+            self.optim = name
+
+    def set_optimizer(self, name: Any = "adamw_torch", **others: Any) -> Any:
+        """As that of transformers, for our names too."""
+        ours = names.is_ours(names.checked(name))
+        super().set_optimizer("adamw_torch" if ours else name, **others)  # type: ignore[misc]
+        if ours:
+            self.optim = names.checked(name)
+        return self
+
+
+@dataclass
+class DecentralizedTrainingArguments(DecentralizedArguments, TrainingArguments):  # type: ignore[misc]
+    """``transformers.TrainingArguments`` with the settings of :class:`DecentralizedArguments`."""
+
+
+@dataclass
+class DecentralizedSeq2SeqTrainingArguments(  # type: ignore[misc]
+    DecentralizedArguments, Seq2SeqTrainingArguments
+):
+    """``transformers.Seq2SeqTrainingArguments`` with the settings of :class:`DecentralizedArguments`."""
+
+
+def settle(args: TrainingArguments) -> Settings:
+    """How a run with these arguments averages, and where each setting was found.
+
+    Args:
+        args: ours, or those of transformers.
+
+    Raises:
+        SettingsError: a setting that cannot be meant.
+    """
+    given = _given(args)
+    found = settings.resolve(given)
+    if dict(found.sources)["topology"] == "default" and not names.is_ours(args.optim):
+        return settings.resolve(given | {"topology": ALLREDUCE})
+    return found
+
+
+def make_plugin(args: TrainingArguments) -> DecentralizedPlugin:
+    """The plugin of a run with these arguments, not yet attached.
+
+    Raises:
+        SettingsError: a setting that cannot be meant.
+    """
+    return DecentralizedPlugin(**_given(args) | {"topology": settle(args).topology})
+
+
+def _given(args: TrainingArguments) -> dict[str, Any]:
+    return {name: getattr(args, name, None) for name in settings.NAMES}
+
+
+OURS = tuple(each.name for each in fields(DecentralizedArguments) if each.name != "optim")
+"""The arguments that transformers does not have."""

@@ -1,0 +1,56 @@
+"""Topologies written as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from hf_decentral import topology
+from hf_decentral.errors import SettingsError
+from hf_decentral.integrations.settings import resolve
+
+
+@pytest.mark.parametrize(
+    "text", ["every(8, ring)", "then(complete, 5, aer)", "then(ring, 2, every(3, complete))"]
+)
+def test_what_is_read_is_what_a_topology_is_called(text: str) -> None:
+    made = topology.build(text, 6, [0, 0, 0, 1, 1, 1])
+    assert made.name == text
+    assert topology.build(text.replace(" ", ""), 6, [0, 0, 0, 1, 1, 1]).name == text
+
+
+def test_rounds_are_those_of_the_combinators() -> None:
+    ring, complete = topology.build("ring", 5), topology.build("complete", 5)
+    assert [topology.build("every(2, ring)", 5)(t) for t in range(4)] == [
+        topology.every(2, ring)(t) for t in range(4)
+    ]
+    made = topology.build("then(complete, 2, ring)", 5)
+    assert [made(t) for t in range(4)] == [complete(0), complete(1), ring(0), ring(1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("every(8)", "write for example"),
+        ("every(ring, 8)", "write for example"),
+        ("every(True, ring)", "write for example"),
+        ("every(8, ring", "write for example"),
+        ("every(8, ring, n=1)", "write for example"),
+        ("(lambda: ring)()", "write for example"),
+        ("every(8, ring)\0", "write for example"),
+        ("evry(8, ring)", "did you mean 'every'"),
+        ("every(8, rng)", "did you mean 'ring'"),
+        ("every(0, ring)", "1 or more"),
+    ],
+)
+def test_what_cannot_be_meant(text: str, told: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        topology.build(text, 4)
+    assert told in str(refused.value).lower()
+
+
+def test_a_setting_may_be_a_schedule() -> None:
+    assert (
+        resolve({}, {"DECENTRAL_TOPOLOGY": "Then(complete,100,AER)"}).topology == "then(complete, 100, aer)"
+    )
+    with pytest.raises(SettingsError, match="combinator"):
+        resolve({"topology": "than(complete, 100, aer)"}, {})
