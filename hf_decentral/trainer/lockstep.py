@@ -133,7 +133,10 @@ class AgreedCallbacks(CallbackHandler):
 
 
 def _decides_alike(kind: type) -> bool:
-    """Whether callbacks of this class do the same on every worker."""
+    """Whether callbacks of this class do the same on every worker: a user's own may say so."""
+    said = getattr(kind, "decides_alike", None)
+    if said is not None:
+        return bool(said)
     own = kind.__module__.startswith(("transformers.", "hf_decentral."))
     return own and kind is not EarlyStoppingCallback and kind.__name__ != "JITCheckpointCallback"
 

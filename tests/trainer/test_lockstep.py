@@ -67,8 +67,17 @@ def test_other_wishes_are_common_too(tmp_path: Path, flag: str) -> None:
         assert (tmp_path / "checkpoint-3" / "decentral.json").is_file()
 
 
+class Watches(TrainerCallback):
+    """A user's callback that wants nothing, and says so."""
+
+    decides_alike = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        pass
+
+
 def _counted(rank: int, folder: str) -> int:
-    made = trainer(folder, **GOSSIP)
+    made = trainer(folder, callbacks=[Watches()], **GOSSIP)
     gathers = 0
     gather = made.plugin.gather
 
@@ -82,7 +91,7 @@ def _counted(rank: int, folder: str) -> int:
     return gathers
 
 
-def test_without_callbacks_of_the_user_no_step_waits_for_all(tmp_path: Path) -> None:
+def test_without_callbacks_that_may_want_something_no_step_waits_for_all(tmp_path: Path) -> None:
     for gathers in run(2, _counted, str(tmp_path)):
         assert gathers <= 2 + 4  # the schedule and the callbacks' events once, then one a line of the log
 
