@@ -51,7 +51,8 @@ class Meetings:
     def gather_for(self, what: str) -> Gather:
         """A function that gives the value of every worker. Collective.
 
-        It raises MismatchError where another worker came for something else, or none at all in time.
+        It raises MismatchError where another worker came for something else, or did not call it in time
+        (where ``what`` is a call); PeerLost where a worker was lost.
         """
 
         def gather(value: Any) -> list[Any]:
@@ -59,6 +60,8 @@ class Meetings:
             try:
                 every = self._plugin.gather((what, value))
             except PeerLost as error:
+                if not what.endswith("()"):
+                    raise
                 raise called_alone(what, me, str(error).splitlines()[0]) from error
             others = sorted({name for name, _ in every if name != what})
             if others:

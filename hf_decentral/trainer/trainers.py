@@ -44,7 +44,7 @@ class Decentralized(_Base):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._united: tuple[int, ...] | None = None
-        self._local_loss: float | None = None
+        self._losses: list[float] = []  # of all workers, between two lines of the log
         self._troubles: list[Exception] | None = None  # while a checkpoint is written: what failed here
         super().__init__(*args, **kwargs)
         if self.gossips:
@@ -149,7 +149,8 @@ class Decentralized(_Base):
         """As stock; what a callback wants meanwhile, all workers do."""
         steps = self.state.global_step - self._globalstep_last_logged
         if self.gossips and self.control.should_log and steps > 0:
-            self._local_loss = tr_loss.item() / steps
+            # Before stock gathers: where a worker was lost, this one tells which.
+            self._losses = self._meetings.gather_for("a line of the log")(tr_loss.item() / steps)
         with self._together():
             super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
@@ -160,10 +161,9 @@ class Decentralized(_Base):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As stock; at logging steps also the workers' losses, their distance, bytes and waiting."""
-        if self._local_loss is not None and "loss" in logs:
-            losses = self._meetings.gather_for("a line of the log")(self._local_loss)
-            self._local_loss = None
-            logs |= {"loss_worker_min": min(losses), "loss_worker_max": max(losses)}
+        if self._losses and "loss" in logs:
+            logs |= {"loss_worker_min": min(self._losses), "loss_worker_max": max(self._losses)}
+            self._losses = []
             if getattr(self.args, "log_consensus", True):
                 logs["consensus_distance"] = self.plugin.distance()
             logs |= {"sent_bytes": self.plugin.sent_bytes, "waited_seconds": self.plugin.waited_seconds}
@@ -241,7 +241,9 @@ class Decentralized(_Base):
         if self.gossips and resume_from_checkpoint:
             wanted = resume_from_checkpoint
             resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, wanted)
-        self._united = None
+        if self.gossips:
+            self._united = None
+            self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _has_workers(self, checkpoint: str | None) -> bool:
