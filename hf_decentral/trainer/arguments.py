@@ -19,7 +19,7 @@ def _option(text: str, default: Any = None) -> Any:
     return field(default=default, metadata={"help": text})
 
 
-@dataclass
+@dataclass(repr=False)
 class DecentralizedArguments:
     """The arguments that are added to those of transformers; ``--help`` tells what each is for.
 
@@ -79,6 +79,9 @@ class DecentralizedArguments:
         if ours:
             self.optim = name
 
+    def __repr__(self) -> str:
+        return str(self)  # transformers hides tokens of the hub there
+
     def set_optimizer(self, name: Any = "adamw_torch", **others: Any) -> Any:
         """As that of transformers, for our names too."""
         ours = names.is_ours(names.checked(name))
@@ -88,12 +91,12 @@ class DecentralizedArguments:
         return self
 
 
-@dataclass
+@dataclass(repr=False)
 class DecentralizedTrainingArguments(DecentralizedArguments, TrainingArguments):  # type: ignore[misc]
     """``transformers.TrainingArguments`` with the settings of :class:`DecentralizedArguments`."""
 
 
-@dataclass
+@dataclass(repr=False)
 class DecentralizedSeq2SeqTrainingArguments(  # type: ignore[misc]
     DecentralizedArguments, Seq2SeqTrainingArguments
 ):

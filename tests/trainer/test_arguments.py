@@ -50,6 +50,12 @@ def test_a_command_line(kind: Any) -> None:
     assert "accum" in args.to_sanitized_dict()
 
 
+@pytest.mark.parametrize("kind", [DecentralizedTrainingArguments, DecentralizedSeq2SeqTrainingArguments])
+def test_what_is_shown_holds_no_token_of_the_hub(kind: Any) -> None:
+    args = kind("out", optim="dsgd", hub_token="hf_secret")
+    assert "dsgd" in repr(args) and "hf_secret" not in repr(args) + str(args)
+
+
 def test_json_and_yaml_files(tmp_path: Path) -> None:
     content = {"output_dir": "out", "optim": "dsgd", "topology": "every(2, ring)", "comm_timeout": 9}
     (tmp_path / "a.json").write_text(json.dumps(content))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import GPT2LMHeadModel
 
+from hf_decentral.errors import LaunchError
+from hf_decentral.run import run_module
 from tests.scripts.launches import accelerate, environment
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -83,3 +87,42 @@ def test_help() -> None:
     words = [sys.executable, "-m", "hf_decentral.run", "--help"]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=100, env=environment()).stdout
     assert "SCRIPT" in shown and "accelerate launch" in shown
+
+
+def surroundings(*words: str, code: int) -> dict[str, Any]:
+    """What a script says of itself: its arguments, its file, where it imports from, what Trainers it got."""
+    ended = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=100, env=environment()
+    )
+    assert ended.returncode == code, ended.stderr
+    assert code == 1 or "Traceback" not in ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        (["examples/surroundings.py", "-m", "--help"], 3),
+        (["-m", "tests.trainer.examples.surroundings", "--interrupt"], 130),
+    ],
+    ids=["script", "module"],
+)
+def test_a_script_finds_what_python_gives_it_and_our_trainers(
+    monkeypatch: pytest.MonkeyPatch, named: list[str], code: int
+) -> None:
+    root = EXAMPLES.parents[2]
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.chdir(root if named[0] == "-m" else EXAMPLES.parent)
+    ours = surroundings("-m", "hf_decentral.run", *named, code=code)
+    # without the last word: what python itself makes of an interrupt is a signal
+    theirs = surroundings(*named[:-1], code=3)
+    assert [f"Decentralized{name}" for name in theirs.pop("names")] == ours.pop("names")
+    assert ours["argv"].pop() == named[-1]
+    assert ours == theirs
+
+
+def test_a_module_that_is_not_there() -> None:
+    for name in ("nowhere.train", "hf_decentral.nowhere"):
+        with pytest.raises(LaunchError, match=f"no module '{name}'"):
+            run_module(name, [])
