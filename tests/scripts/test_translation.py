@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.scripts.launches import ROOT, accelerate, begin, environment, finish, summary_of
@@ -22,6 +25,22 @@ SMALL = [
     *("--max_source_length=24", "--max_target_length=24", "--warmup_steps=2", "--report_to=none"),
     *("--logging_steps=2", "--save_strategy=no", "--generation_num_beams=2", "--learning_rate=2e-3"),
 ]
+
+
+def fields_of_the_script() -> set[str]:
+    place = importlib.util.spec_from_file_location("finetune_translation", SCRIPT)
+    assert place is not None and place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    sys.modules["finetune_translation"] = module  # dataclasses look their module up
+    place.loader.exec_module(module)
+    return {field.name for field in dataclasses.fields(module.Settings)}
+
+
+def test_recipes_hold_flags_only() -> None:
+    recipes = sorted((ROOT / "scripts" / "recipes").glob("transformer_*.yaml"))
+    assert len(recipes) == 2
+    for recipe in recipes:
+        assert set(yaml.safe_load(recipe.read_text())) <= fields_of_the_script(), recipe.name
 
 
 def words(launcher: list[str], output: Path, *arguments: str) -> list[str]:
