@@ -6,6 +6,7 @@ A :class:`Round` knows nothing of processes. Row ``i`` of its matrix holds the w
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,6 +55,11 @@ class Round:
     def workers(self) -> int:
         """Number of workers, ``W``."""
         return len(self.rows)
+
+    @cached_property
+    def key(self) -> str:
+        """A short name for these weights, the same in every process and on every day."""
+        return hashlib.blake2b(repr(self.rows).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def idle(self) -> bool:

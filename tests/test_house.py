@@ -14,6 +14,7 @@ PACKAGE = ROOT / "hf_decentral"
 ROOMS = (
     "errors",
     "rounds",
+    "codecs",
     "topology",
     "transport",
     "averaging",

@@ -1,23 +1,59 @@
 """What an averaging method is.
 
 A method is a generator over one bucket: it yields what is to travel, gets back what came, and returns the new
-parameters. What stands between its first ``yield`` and its end happens behind the computing.
+parameters. What stands between its first step and its end happens behind the computing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
 
-State = dict[str, Any]
-"""What a method remembers of one bucket from round to round; part of a checkpoint. Nothing may be written to
-it before the first ``yield``, so that beginning a round again changes nothing."""
 
-Exchange = Generator[Send, Tensor, Tensor]
-Averaging = Callable[[Tensor, Round, State], Exchange]
-"""``method(x [W, P], round, state)`` yields :class:`Send` and returns the averaged ``[W, P]``."""
+class State(dict[str, Any]):
+    """What a method remembers of one bucket from round to round.
+
+    The items are part of a checkpoint. Nothing may be written to them while an exchange is under way, so that
+    beginning a round again changes nothing. ``scratch`` is memory that holds nothing between two rounds.
+    """
+
+    def __init__(self, items: dict[str, Any] | None = None) -> None:
+        super().__init__(items or {})
+        self.scratch: dict[str, Any] = {}
+
+
+class Joined:
+    """Yielded by a method that runs in the background: after it, ``x`` and the state may be written to."""
+
+
+Exchange = Generator["Send | Joined", Any, Tensor]
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """One averaging method. Called with ``(x, round, state)`` it gives the :data:`Exchange` of a round.
+
+    Attributes:
+        exchange: the generator over ``x [W, P]``, a round and the state.
+        prepare: called as ``prepare(x, rounds, layout, state)`` while all workers hold equal parameters:
+            before the first round, and when parameters came or went. ``rounds`` are those that will repeat.
+            A method without it remembers nothing.
+        background: run it behind the computing from its first line; see :class:`Joined`.
+        repeats: it needs a topology whose rounds repeat.
+    """
+
+    exchange: Callable[[Tensor, Round, State], Exchange]
+    prepare: Callable[[Tensor, Sequence[Round], Sequence[Span], State], None] | None = None
+    background: bool = False
+    repeats: bool = False
+
+    def __call__(self, x: Tensor, round: Round, state: State) -> Exchange:
+        """Begin a round."""
+        return self.exchange(x, round, state)

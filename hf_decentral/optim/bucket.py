@@ -97,6 +97,7 @@ class Buckets:
         self._stack = stack
         self._slots: list[_Slot] = []
         self.flats: list[Tensor] = []
+        self.layouts: list[list[tuple[int, tuple[int, ...]]]] = []
         kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         for p in self.params:
             kinds.setdefault((p.device, p.dtype), []).append(p)
@@ -114,6 +115,12 @@ class Buckets:
             offsets.append(total)
             total += -(-(same[0].numel() // rows) // align) * align
         flat = params[0].detach().new_zeros(rows, total)
+        self.layouts.append(
+            [
+                (at, tuple(same[0].shape[1:] if self._stack else same[0].shape))
+                for same, at in zip(tied.values(), offsets, strict=True)
+            ]
+        )
         for same, offset in zip(tied.values(), offsets, strict=True):
             view = self._view(flat, same[0], offset)
             view.copy_(same[0].detach())

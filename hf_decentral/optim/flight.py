@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from hf_decentral.averaging import Exchange
-from hf_decentral.transport import Pending, Transport
+from hf_decentral.transport import Pending, Send, Transport
 
 
 class Flight:
@@ -17,28 +19,52 @@ class Flight:
         transport: what carries the numbers.
         step: number of the round.
         lane: number of the bucket.
+        background: whether the method runs behind the computing from its first line.
     """
 
-    def __init__(self, exchange: Exchange, x: Tensor, transport: Transport, step: int, lane: int) -> None:
+    def __init__(
+        self, exchange: Exchange, x: Tensor, transport: Transport, step: int, lane: int, background: bool
+    ) -> None:
         self._exchange = exchange
         self._x = x
-        self._transport = transport
-        self._step = step
-        self._lane = lane
-        self._pending: Pending = transport.start(next(exchange), step, lane)
+        self._start: Callable[[Send], Pending] = lambda request: transport.start(request, step, lane)
+        self._pending: Pending | None = None
+        self._joined: Callable[[], None] | None = None
+        if background:
+            self._joined = transport.behind(self._drive)
+        else:
+            self._pending = self._start(_send(next(exchange)))
 
     def settle(self) -> None:
         """Wait until nothing of the present phase is on the wire, and apply nothing."""
-        self._pending.settle()
+        if self._joined is not None:
+            self._joined()
+        elif self._pending is not None:
+            self._pending.settle()
 
     def finish(self) -> None:
         """Wait for all phases and write the average to the bucket."""
+        if self._joined is not None:
+            self._joined()
+        answer = self._pending.result() if self._pending is not None else None
         while True:
             try:
-                request = self._exchange.send(self._pending.result())
+                request = self._exchange.send(answer)
             except StopIteration as done:
                 result: Tensor = done.value
                 break
-            self._pending = self._transport.start(request, self._step, self._lane)
+            answer = self._start(_send(request)).result()
         if result is not self._x:
             self._x.copy_(result)
+
+    def _drive(self) -> None:
+        """All phases up to the point at which the method wants to write to the bucket."""
+        answer = None
+        while isinstance(request := self._exchange.send(answer), Send):
+            answer = self._start(request).result()
+
+
+def _send(request: object) -> Send:
+    if not isinstance(request, Send):
+        raise TypeError(f"an averaging method that runs in the foreground yields Send, not {request!r}")
+    return request

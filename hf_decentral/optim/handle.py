@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.averaging import State
 from hf_decentral.errors import DecentralizedError, PeerLost
 from hf_decentral.errors.parameters import retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import Buckets, Name, check
 from hf_decentral.optim.flight import Flight
+from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
@@ -57,7 +57,7 @@ class Gossip:
         self._alone = transport.workers == 1
         self._phase = _Phase.READY
         self._flights: list[Flight] = []
-        self._states: list[State] = []
+        self._memories = Memories(plan.method, plan.topology)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._away = False
@@ -224,7 +224,7 @@ class Gossip:
             "step": self.step,
             "combined": self._phase is _Phase.COMBINED,
             "averaging": self.plan.averaging,
-            "states": self._states,
+            "states": self._memories.state(),
             "skipped": self.skipped,
         }
 
@@ -233,17 +233,18 @@ class Gossip:
         self.discard()
         self.step = int(state.get("step", 0))
         self.skipped = int(state.get("skipped", 0))
-        self._states = list(state.get("states", []))
-        self._fit_states()
+        self._memories.load(state.get("states", []))
+        if self._buckets is not None:
+            self._memories.fit(self._buckets)
         self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
 
     def _begin(self) -> None:
         """Start to send the present parameters; return at once."""
         buckets = self._bound()
-        round = self.round
+        round, method = self.round, self.plan.method
         self._flights = [
-            Flight(self.plan.method(x, round, state), x, self.transport, self.step, lane)
-            for lane, (x, state) in enumerate(zip(buckets.flats, self._states, strict=True))
+            Flight(method(x, round, state), x, self.transport, self.step, lane, method.background)
+            for lane, (x, state) in enumerate(zip(buckets.flats, self._memories.states, strict=True))
         ]
         buckets.mark()
         self._phase = _Phase.IN_FLIGHT
@@ -277,12 +278,12 @@ class Gossip:
             if id(p) not in now:
                 consensus.average_(p, self.transport)
         make_equal(self.transport, [p for p in params if id(p) not in self._equal])
+        if self._buckets is not None and not self._memories.forgetful:
+            for p in params:  # what the method remembers fits the old buckets: it begins anew, from one point
+                consensus.average_(p, self.transport)
+            self._memories.clear()
         self.know(params)
         with torch.inference_mode(False), torch.no_grad():
             self._buckets = Buckets(params, self._stack)
-        self._fit_states()
+        self._memories.fit(self._buckets)
         return self._buckets
-
-    def _fit_states(self) -> None:
-        if self._buckets is not None and len(self._states) != len(self._buckets.flats):
-            self._states = [{} for _ in self._buckets.flats]

@@ -9,6 +9,7 @@ from hf_decentral import averaging as methods
 from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.errors.averaging import must_repeat
 from hf_decentral.topology.base import Hosts, Topology
 
 
@@ -51,4 +52,7 @@ def make_plan(topology: str | Topology, order: str, averaging: str, workers: int
     if topology.workers != workers:
         advice = "build the topology for the workers of this run"
         raise out_of_range("topology.workers", topology.workers, f"{workers}, the workers here", advice)
-    return Plan(topology, averaging, methods.build(averaging), Order(order))
+    method = methods.build(averaging)
+    if method.repeats and topology.repeated() is None:
+        raise must_repeat(averaging, topology.name)
+    return Plan(topology, averaging, method, Order(order))

@@ -39,6 +39,18 @@ class Topology:
         kept = tuple(rounds)
         return Topology(name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)])
 
+    def repeated(self) -> tuple[Round, ...] | None:
+        """The rounds that come again and again, each once; None where ever new ones come."""
+        if self.period is not None:
+            return tuple(dict.fromkeys(self.rounds()))
+        found: dict[Round, None] = {}
+        for phase in self.phases:
+            rounds = phase.repeated()
+            if rounds is None:
+                return None
+            found.update(dict.fromkeys(rounds))
+        return tuple(found) or None
+
     def rounds(self, count: int | None = None) -> tuple[Round, ...]:
         """The first ``count`` rounds; by default one period, or 64 rounds where there is none."""
         return tuple(self.at(step) for step in range(count or self.period or 64))

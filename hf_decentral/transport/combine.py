@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hf_decentral.codecs import Codec
+
 HALF = (torch.float16, torch.bfloat16)
 _CHUNK = 1 << 18  # elements; two float32 chunks of this size stay in a processor's second-level cache
 
@@ -56,6 +58,14 @@ class Combiner:
                     total[:size].add_(term32[:size])
             out[span].copy_(total[:size])
         return out
+
+
+def decoded_sum(codes: Sequence[Tensor], weights: Sequence[float], codec: Codec, out: Tensor) -> Tensor:
+    """Write ``sum_k weights[k] * decode(codes[k])`` to ``out``, ``[P]``."""
+    out.zero_()
+    for code, weight in zip(codes, weights, strict=True):
+        codec.add_(out, code, weight)
+    return out
 
 
 def _sum_in_order(terms: Sequence[Tensor], out: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_decentral.transport.combine import Combiner
+from hf_decentral.transport.combine import Combiner, decoded_sum
 from hf_decentral.transport.lost import Notes
 from hf_decentral.transport.wire import Send
 
@@ -27,6 +28,7 @@ class Waiter:
         self._deadline_seconds = deadline_seconds
         self._timeout = timeout
         self.seconds = 0.0
+        self._owner = threading.get_ident()
 
     def wait(self, waits: Waits, round: int) -> None:
         """Wait for all handles, in order."""
@@ -45,6 +47,11 @@ class Waiter:
             cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise self._notes.explain(peers, round, waited, self._deadline_seconds, cause) from error
         finally:
+            self.stood(began)
+
+    def stood(self, began: float) -> None:
+        """Count the time since ``began``, unless this is the thread that waits behind the computing."""
+        if threading.get_ident() == self._owner:
             self.seconds += time.perf_counter() - began
 
 
@@ -60,7 +67,10 @@ class Kept:
 
     def result(self) -> Tensor:
         """The worker's own payload, ``[1, P]``."""
-        payload, into = self._request.payload, self._request.into
+        payload, into, codec = self._request.payload, self._request.into, self._request.codec
+        if codec is not None and into is not None:
+            decoded_sum([payload[0]], [1.0], codec, into[0])
+            return into
         return payload if into is None or into is payload else into.copy_(payload)
 
 
@@ -70,6 +80,7 @@ class _Travelling:
     def __init__(self, request: Send, waits: Waits, step: int, waiter: Waiter) -> None:
         self.round = request.round
         self._into = request.into
+        self._codec = request.codec
         self._waits = waits
         self._step = step
         self._waiter = waiter
@@ -116,6 +127,9 @@ class Paired(_Travelling):
         self.settle()
         vectors = [vector for vector, _ in self._terms]
         weights = [weight for _, weight in self._terms]
+        if self._codec is not None and self._into is not None:
+            decoded_sum(vectors, weights, self._codec, self._into[0])
+            return self._into
         if self._into is self._payload:
             own = next((v for v in vectors if v.data_ptr() == self._payload.data_ptr()), self._payload[0])
             self._combine(vectors, weights, own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from statistics import mean
 from typing import Any
 
@@ -11,8 +13,8 @@ from torch import Tensor
 from hf_decentral.rounds import Round, Row
 from hf_decentral.topology.base import Topology
 from hf_decentral.topology.traffic import sent
-from hf_decentral.transport.combine import HALF, Combiner
-from hf_decentral.transport.wire import Pending, Send
+from hf_decentral.transport.combine import HALF, Combiner, decoded_sum
+from hf_decentral.transport.wire import Pending, Send, T
 
 
 class Memory:
@@ -32,8 +34,9 @@ class Memory:
     def start(self, request: Send, step: int, lane: int) -> Pending:
         """See :meth:`Transport.start`. The sums are taken when they are asked for."""
         payload = request.payload
-        self.sent_bytes += mean(sent(request.round)) * payload[0].numel() * payload.element_size()
-        if request.round.idle:
+        copies = mean(sent(request.round, request.codec is not None))
+        self.sent_bytes += copies * payload[0].numel() * payload.element_size()
+        if request.codec is not None or request.round.idle:
             return _Here(request, None, self._combine)
         buffer = self._buffers.get(lane)
         if buffer is None or buffer.shape[1:] != payload.shape[1:] or buffer.dtype != payload.dtype:
@@ -41,6 +44,10 @@ class Memory:
             buffer = payload.new_empty((self.workers + 1, *payload.shape[1:]))
             self._buffers[lane] = buffer
         return _Here(request, buffer, self._combine)
+
+    def behind(self, work: Callable[[], T]) -> Callable[[], T]:
+        """See :meth:`Transport.behind`. Nobody waits here: the work is done when its result is asked for."""
+        return cache(work)
 
     def average_(self, tensor: Tensor) -> Tensor:
         """See :meth:`Transport.average_`."""
@@ -65,6 +72,7 @@ class _Here:
         self.round: Round = request.round
         self._payload = request.payload
         self._into = request.into
+        self._codec = request.codec
         self._buffer = buffer
         self._combine = combine
 
@@ -73,6 +81,10 @@ class _Here:
 
     def result(self) -> Tensor:
         """The weighted sums, ``[W, P]``."""
+        if self._codec is not None and self._into is not None:
+            for row, out in zip(self.round.rows, self._into, strict=True):
+                decoded_sum([self._payload[j] for j, _ in row], [w for _, w in row], self._codec, out)
+            return self._into
         if self._buffer is None:
             into = self._payload if self._into is None else self._into
             return into if into is self._payload else into.copy_(self._payload)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -11,10 +13,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hf_decentral.topology.base import Topology
+from hf_decentral.transport.background import Background, on_stream
 from hf_decentral.transport.combine import HALF, Combiner
 from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter
 from hf_decentral.transport.lost import Notes
-from hf_decentral.transport.wire import Pending, Send
+from hf_decentral.transport.wire import Pending, Send, T
 
 _LANES = 1024  # lanes share the tag with the number of the step; a tag has 31 bits
 _number = count()
@@ -48,6 +51,7 @@ class Processes:
         # NCCL waits on its stream and has a watchdog of its own for the deadline.
         self._waiter = Waiter(self._notes, deadline_seconds, None if self._batched else self._timeout)
         self._combine = Combiner()
+        self._background = Background()
         self._buffers: dict[tuple[int, int, torch.dtype], Tensor] = {}
         self.sent_bytes = 0.0
 
@@ -73,7 +77,7 @@ class Processes:
         if not round.senders(me) and not round.receivers(me):
             return Kept(request)
         group = next((g for g in round.groups or () if me in g), ())
-        if group in self._groups:
+        if group in self._groups and request.codec is None:  # codes cannot be summed on the way
             return self._average(request, group, step, lane)
         return self._pairs(request, step, lane)
 
@@ -123,6 +127,21 @@ class Processes:
             buffer = torch.empty_like(like, dtype=dtype)
             self._buffers[lane, k, dtype] = buffer
         return buffer
+
+    def behind(self, work: Callable[[], T]) -> Callable[[], T]:
+        """See :meth:`Transport.behind`: on a thread, or on a stream of its own where NCCL talks."""
+        if self._batched:
+            return on_stream(work)
+        result = self._background.begin(work)
+
+        def wait() -> T:
+            began = time.perf_counter()
+            try:
+                return result()
+            finally:
+                self._waiter.stood(began)
+
+        return wait
 
     def average_(self, tensor: Tensor) -> Tensor:
         """See :meth:`Transport.average_`; half precision is summed in float32."""

@@ -6,13 +6,17 @@ one process, and knows nothing of what they mean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from hf_decentral.codecs import Codec
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,14 @@ class Send:
             to it before the exchange is settled.
         into: where the sum may be written, ``payload`` itself included. Without it the sum lies in a
             receive buffer of the transport and is valid until the next exchange on the same lane.
+        codec: what made ``payload``, then ``[W, size]`` bytes; the sum is that of the decoded vectors, and is
+            written to ``into``, which must be given.
     """
 
     round: Round
     payload: Tensor
     into: Tensor | None = None
+    codec: Codec | None = None
 
 
 class Pending(Protocol):
@@ -76,6 +83,13 @@ class Transport(Protocol):
             request: what to send along which round.
             step: number of the round; messages of different rounds are never taken for each other.
             lane: messages of different lanes (buckets) are never taken for each other either.
+        """
+
+    def behind(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin some work behind the computing, exchanges included, in the order in which it is given.
+
+        Returns:
+            A function that waits for the work and gives its result, or raises its error.
         """
 
     def average_(self, tensor: Tensor) -> Tensor:
