@@ -42,6 +42,7 @@ def decentralize(
     transport: Transport | None = None,
     comm_timeout: float = 600.0,
     guard: bool | None = None,
+    bucket_mb: float = 4.0,
 ) -> Opt:
     """Make an optimizer average its parameters with neighbours, while the model computes. Collective.
 
@@ -60,6 +61,8 @@ def decentralize(
         hosts: the number of each worker's host; None: found from the launcher and the names of the machines.
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
+        bucket_mb: about how much is exchanged as one, in megabytes; the exchange of a part begins when its
+            local step is done, not when all are.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
     Raises:
@@ -71,7 +74,7 @@ def decentralize(
     found = find_hosts(wire)
 
     def make() -> Gossip:
-        plan = make_plan(topology, order, averaging, wire.workers, hosts or found)
+        plan = make_plan(topology, order, averaging, wire.workers, hosts or found, bucket_mb)
         return _handle(optimizer, model, wire, plan)
 
     handle = _agreed(make, optimizer, model, wire)
@@ -165,6 +168,7 @@ def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> 
         ("its rounds", str(hash(plan.topology.rounds()))),
         ("the order", repr(plan.order.value)),
         ("the averaging method", repr(plan.averaging)),
+        ("bucket_mb", repr(plan.bucket_mb)),
         ("the optimizer", repr(type(optimizer).__name__)),
         *describe(_trainable(optimizer), handle._name),
         *(

@@ -13,6 +13,8 @@ from hf_decentral.errors.parameters import overlapping_parameters, unsupported_p
 
 _ALIGN_BYTES = 64  # a cache line, and the widest vector register
 
+MOST = 32  # buckets of one dtype
+
 Name = Callable[[Tensor], str]
 """How a parameter is called in messages."""
 
@@ -85,24 +87,28 @@ class _Slot:
 
 
 class Buckets:
-    """The parameters of this process in one ``[W, P]`` tensor for each device and dtype.
+    """The parameters of this process in ``[W, P]`` tensors: some for each device and dtype.
 
     Args:
         params: the parameters; their ``.data`` become views.
         stack: length of their leading axis of workers; 0 where a process holds one worker.
+        megabytes: about how much of each worker goes into one bucket.
     """
 
-    def __init__(self, params: Sequence[Tensor], stack: int) -> None:
+    def __init__(self, params: Sequence[Tensor], stack: int, megabytes: float) -> None:
         self.params = list(params)
         self._stack = stack
         self._slots: list[_Slot] = []
         self.flats: list[Tensor] = []
+        self.members: list[list[Tensor]] = []
         self.layouts: list[list[tuple[int, tuple[int, ...]]]] = []
         kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         for p in self.params:
             kinds.setdefault((p.device, p.dtype), []).append(p)
         for kind in kinds.values():
-            self.flats.append(self._fill(kind))
+            for part in _cut(kind, max(1, stack), megabytes):
+                self.flats.append(self._fill(part))
+                self.members.append(part)
 
     def _fill(self, params: list[Tensor]) -> Tensor:
         """One bucket; returns its flat tensor."""
@@ -174,3 +180,23 @@ class Buckets:
                 if p._version != version or p.data_ptr() != slot.pointer:
                     return p
         return None
+
+
+def _cut(params: list[Tensor], rows: int, megabytes: float) -> list[list[Tensor]]:
+    """Parts of about so many megabytes, tied parameters together, :data:`MOST` of them at most."""
+    sizes = {p.data_ptr(): p.numel() * p.element_size() // rows for p in params}
+    limit = max(megabytes * 2**20, sum(sizes.values()) / MOST)
+    parts: list[list[Tensor]] = []
+    where: dict[int, int] = {}
+    filled = limit
+    for p in params:
+        if p.numel() and p.data_ptr() in where:
+            parts[where[p.data_ptr()]].append(p)
+            continue
+        if filled >= limit or not parts:
+            parts.append([])
+            filled = 0.0
+        parts[-1].append(p)
+        where[p.data_ptr()] = len(parts) - 1
+        filled += sizes[p.data_ptr()]
+    return parts

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from hf_decentral.averaging import Exchange
+from hf_decentral.averaging import Averaging, Exchange, State
+from hf_decentral.rounds import Round
 from hf_decentral.transport import Pending, Send, Transport
 
 
@@ -68,3 +69,40 @@ def _send(request: object) -> Send:
     if not isinstance(request, Send):
         raise TypeError(f"an averaging method that runs in the foreground yields Send, not {request!r}")
     return request
+
+
+class Flights:
+    """The averagings of all buckets of one optimizer.
+
+    Args:
+        method: the averaging method.
+        transport: what carries the numbers.
+    """
+
+    def __init__(self, method: Averaging, transport: Transport) -> None:
+        self._method = method
+        self._transport = transport
+        self._flights: dict[int, Flight] = {}
+
+    def depart(self, lane: int, x: Tensor, state: State, round: Round, step: int) -> None:
+        """Begin the exchange of one bucket in the round of a step."""
+        exchange = self._method(x, round, state)
+        self._flights[lane] = Flight(exchange, x, self._transport, step, lane, self._method.background)
+
+    def finish(self, lane: int) -> None:
+        """Wait for one bucket and write the average to it."""
+        self._flights.pop(lane).finish()
+
+    def finish_all(self) -> None:
+        """The same for all of them."""
+        for lane in sorted(self._flights):
+            self.finish(lane)
+
+    def settle(self) -> None:
+        """Wait until nothing is on the wire, and apply nothing."""
+        for flight in self._flights.values():
+            flight.settle()
+
+    def drop(self) -> None:
+        """Forget what has arrived."""
+        self._flights = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,9 @@ from hf_decentral.errors.parameters import retired, step_while_averaged, written
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import Buckets, Name, check
-from hf_decentral.optim.flight import Flight
+from hf_decentral.optim.flight import Flights
 from hf_decentral.optim.memories import Memories
+from hf_decentral.optim.pieces import Pieces
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
@@ -27,6 +28,7 @@ class _Phase(Enum):
     READY = "the round of this step has not begun"
     IN_FLIGHT = "it is on the wire"
     COMBINED = "it is done, the local step is next"
+    LAST_PIECE = "all buckets but the last are on their way to the next round"
 
 
 class Gossip:
@@ -56,7 +58,7 @@ class Gossip:
         self._stack = len(transport.local) if len(transport.local) > 1 else 0
         self._alone = transport.workers == 1
         self._phase = _Phase.READY
-        self._flights: list[Flight] = []
+        self._flights = Flights(plan.method, transport)
         self._memories = Memories(plan.method, plan.topology)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
@@ -111,6 +113,12 @@ class Gossip:
         """Begin the next round; adapt-then-combine finishes its own at once."""
         if self._alone:
             self.step += 1
+        elif self._phase is _Phase.LAST_PIECE:
+            buckets = cast(Buckets, self._buckets)
+            self.step += 1
+            self._depart(buckets, len(buckets.flats) - 1, self.step)
+            buckets.mark()
+            self._phase = _Phase.IN_FLIGHT
         elif self.plan.order is Order.ATC:
             self._begin()
             self.flush()
@@ -120,6 +128,26 @@ class Gossip:
             self.step += 1
             self._phase = _Phase.READY
             self._begin()
+
+    def before_step_in_pieces(self, pieces: Pieces) -> bool:
+        """Like :meth:`before_step`, and the local step and the next departure of all buckets but the last.
+
+        Returns:
+            False where nothing was done, because this step cannot be taken in pieces.
+        """
+        buckets = self._buckets
+        possible = self._phase is _Phase.IN_FLIGHT and self.plan.order is Order.AWC and not self._away
+        if buckets is None or not possible or self._retired or len(buckets.flats) < 2:
+            return False
+        if not buckets.fits(self._params()):
+            return False
+        self._unwritten(buckets)
+        with self._failing():
+            pieces.take(
+                buckets.members, self._flights.finish, lambda lane: self._depart(buckets, lane, self.step + 1)
+            )
+        self._phase = _Phase.LAST_PIECE
+        return True
 
     def combine(self) -> None:
         """See that the present parameters are averaged with the neighbours', once."""
@@ -139,20 +167,20 @@ class Gossip:
         """
         if self._phase is not _Phase.IN_FLIGHT:
             return
-        written = self._bound().written()
+        self._unwritten(self._bound())
+        with self._failing():
+            self._flights.finish_all()
+        self._phase = _Phase.COMBINED
+
+    def _unwritten(self, buckets: Buckets) -> None:
+        written = buckets.written()
         if written is not None:
             raise written_in_flight(self._name(written))
-        with self._failing():
-            for flight in self._flights:
-                flight.finish()
-        self._flights = []
-        self._phase = _Phase.COMBINED
 
     def settle(self) -> None:
         """Wait until nothing is on the wire; what came is combined later, by the next step."""
         with self._failing():
-            for flight in self._flights:
-                flight.settle()
+            self._flights.settle()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -168,7 +196,7 @@ class Gossip:
     def discard(self) -> None:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
         self.settle()
-        self._flights = []
+        self._flights.drop()
         if self._phase is _Phase.IN_FLIGHT:
             self._phase = _Phase.READY
 
@@ -241,13 +269,15 @@ class Gossip:
     def _begin(self) -> None:
         """Start to send the present parameters; return at once."""
         buckets = self._bound()
-        round, method = self.round, self.plan.method
-        self._flights = [
-            Flight(method(x, round, state), x, self.transport, self.step, lane, method.background)
-            for lane, (x, state) in enumerate(zip(buckets.flats, self._memories.states, strict=True))
-        ]
+        for lane in range(len(buckets.flats)):
+            self._depart(buckets, lane, self.step)
         buckets.mark()
         self._phase = _Phase.IN_FLIGHT
+
+    def _depart(self, buckets: Buckets, lane: int, step: int) -> None:
+        """Begin the exchange of one bucket."""
+        x, state = buckets.flats[lane], self._memories.states[lane]
+        self._flights.depart(lane, x, state, self.plan.topology(step), step)
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""
@@ -284,6 +314,6 @@ class Gossip:
             self._memories.clear()
         self.know(params)
         with torch.inference_mode(False), torch.no_grad():
-            self._buckets = Buckets(params, self._stack)
+            self._buckets = Buckets(params, self._stack, self.plan.bucket_mb)
         self._memories.fit(self._buckets)
         return self._buckets

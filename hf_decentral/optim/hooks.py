@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from hf_decentral.errors.parameters import closure_given, wrong_checkpoint
 from hf_decentral.optim.handle import Gossip
+from hf_decentral.optim.pieces import Pieces, separable
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Hooks:
         self._guard = guard
         self._outermost: FrameType | None = None
         self._warned = False
+        self._pieces = Pieces(optimizer) if separable(optimizer) else None
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_state_dict_post_hook(self._save)
@@ -55,13 +57,16 @@ class Hooks:
             self._gossip.skipped += 1
             self._warn()
         with torch.no_grad():
-            self._gossip.before_step()
+            if self._pieces is None or not self._gossip.before_step_in_pieces(self._pieces):
+                self._gossip.before_step()
 
     def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if sys._getframe(1) is not self._outermost:
             return
         self._outermost = None
         with torch.no_grad():
+            if self._pieces is not None:
+                self._pieces.restore()
             self._gossip.after_step()
 
     def _guarded(self, grad: Tensor) -> bool:

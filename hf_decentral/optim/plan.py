@@ -30,15 +30,19 @@ class Plan:
         averaging: name of the averaging method, as it stands in checkpoints.
         method: that method.
         order: where the average stands relative to the local step.
+        bucket_mb: about how much of a worker's parameters is exchanged as one, in megabytes.
     """
 
     topology: Topology
     averaging: str
     method: Averaging
     order: Order
+    bucket_mb: float = 4.0
 
 
-def make_plan(topology: str | Topology, order: str, averaging: str, workers: int, hosts: Hosts) -> Plan:
+def make_plan(
+    topology: str | Topology, order: str, averaging: str, workers: int, hosts: Hosts, bucket_mb: float
+) -> Plan:
     """The plan that names and numbers stand for.
 
     Raises:
@@ -55,4 +59,6 @@ def make_plan(topology: str | Topology, order: str, averaging: str, workers: int
     method = methods.build(averaging)
     if method.repeats and topology.repeated() is None:
         raise must_repeat(averaging, topology.name)
-    return Plan(topology, averaging, method, Order(order))
+    if not bucket_mb > 0:
+        raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
+    return Plan(topology, averaging, method, Order(order), bucket_mb)
