@@ -10,15 +10,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.errors import DecentralizedError, PeerLost
+from hf_decentral.errors import PeerLost
 from hf_decentral.errors.parameters import retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
-from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
-from hf_decentral.optim.bucket import Buckets, Name, check
+from hf_decentral.optim.bucket import Buckets, Name
 from hf_decentral.optim.flight import Flights
 from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.pieces import Pieces
 from hf_decentral.optim.plan import Order, Plan
+from hf_decentral.optim.renewal import Wire, renewed
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport import Transport
@@ -55,7 +55,7 @@ class Gossip:
         self.plan = plan
         self._params = params
         self._name = name
-        self._stack = len(transport.local) if len(transport.local) > 1 else 0
+        self._wire = Wire(transport, name, plan.bucket_mb)
         self._alone = transport.workers == 1
         self._phase = _Phase.READY
         self._flights = Flights(plan.method, transport)
@@ -289,31 +289,12 @@ class Gossip:
         """See that the buckets hold what is to be exchanged now.
 
         Workers agree when the buckets are made and whenever parameters came or went (a new group, a frozen
-        layer), which they must do together. Newcomers get worker 0's values; those that leave get the mean,
-        so that all workers keep one model.
+        layer), which they must do together; see :func:`renewed`.
         """
         params = self._params()
         if self._buckets is not None and self._buckets.fits(params):
             self._buckets.adopt()
             return self._buckets
-        problem: Exception | None = None
-        try:
-            check(params, self._stack, self._name)
-        except DecentralizedError as error:
-            problem = error
-        said = str(problem) if problem else None
-        agree(self.transport, Proposal(describe(params, self._name), said), problem)
-        now = {id(p) for p in params}
-        for p in self._buckets.params if self._buckets is not None else ():
-            if id(p) not in now:
-                consensus.average_(p, self.transport)
-        make_equal(self.transport, [p for p in params if id(p) not in self._equal])
-        if self._buckets is not None and not self._memories.forgetful:
-            for p in params:  # what the method remembers fits the old buckets: it begins anew, from one point
-                consensus.average_(p, self.transport)
-            self._memories.clear()
+        self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)
         self.know(params)
-        with torch.inference_mode(False), torch.no_grad():
-            self._buckets = Buckets(params, self._stack, self.plan.bucket_mb)
-        self._memories.fit(self._buckets)
         return self._buckets
