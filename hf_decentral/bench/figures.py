@@ -1,0 +1,123 @@
+"""From what the workers found to the figures that are told: medians over blocks of what each block says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
+from statistics import median, quantiles
+from typing import Any
+
+from hf_decentral.bench.rates import WIRE_OVER_PAYLOAD, bits_per_second
+
+Case = dict[str, Any]
+
+
+def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
+    """One case a variant.
+
+    Args:
+        raw: what :func:`hf_decentral.bench.measure.measure` gave on worker 0.
+        rates: of each host, for the limit; ``"none"`` where there is none.
+
+    Returns:
+        Cases with ``variant``; ``step_seconds``, the median over the blocks of the slowest worker's time of a
+        step, with its quartiles ``low`` and ``high``; medians of ratios inside a block: ``ratio_to_compute``
+        (its time over that of ``none``), ``ratio_to_ddp`` (DDP's time over its own: its speed),
+        ``ratio_to_limit`` (its time over the larger of the compute time and of what its own bytes need on
+        the wire, TCP/IP framing included); ``sent_bytes`` of the host that sends most, per step;
+        ``waited_seconds`` per step of the worker that waits longest (our handle's count; for other variants
+        the time above ``none``); ``extra_memory_bytes``, the peak above that of ``none``, largest over the
+        workers. None where there is nothing to compare with or nothing that counts.
+    """
+    table = {name: _Blocks(raw, name, rates) for name in raw["found"][0]}
+    unit, ddp = table["none"], table.get("ddp")
+    made = []
+    for name, own in table.items():
+        low, high = _quartiles(own.seconds)
+        limits = [max(c, w) for c, w in zip(unit.seconds, own.wire_seconds, strict=True)]
+        waited = own.waited
+        if waited is None:
+            waited = [max(0.0, s - c) for s, c in zip(own.seconds, unit.seconds, strict=True)]
+        made.append(
+            {
+                "variant": name,
+                "step_seconds": median(own.seconds),
+                "low": low,
+                "high": high,
+                "ratio_to_ddp": _ratio(ddp.seconds, own.seconds) if ddp is not None else None,
+                "ratio_to_limit": _ratio(own.seconds, limits),
+                "ratio_to_compute": _ratio(own.seconds, unit.seconds),
+                "sent_bytes": None if own.sent is None else median(own.sent),
+                "waited_seconds": median(waited),
+                "extra_memory_bytes": _above(raw, name),
+                **own.notes,
+            }
+        )
+    return made
+
+
+def memory_cases(raw: Mapping[str, Any]) -> list[Case]:
+    """One case a variant of a run with ``--memory``; ``memory_above_local`` is in units of the parameters."""
+    return [
+        {
+            "variant": name,
+            "extra_memory_bytes": _above(raw, name),
+            "memory_above_local": _above(raw, name) / raw["parameter_bytes"],
+        }
+        for name in raw["found"][0]
+        if name != "none"
+    ]
+
+
+class _Blocks:
+    """One variant's numbers, one for each block, of the slowest worker and of the host that sends most."""
+
+    def __init__(self, raw: Mapping[str, Any], name: str, rates: Sequence[str]) -> None:
+        workers = [found[name][1] for found in raw["found"]]
+        local = raw["workers_per_host"]
+        self.notes: dict[str, Any] = raw["found"][0][name][2]
+        blocks = list(zip(*workers, strict=True))
+        self.seconds = [max(sample[0] for sample in block) for block in blocks]
+        self.sent = _each(blocks, lambda block: max(_hosts(block, local)), 1)
+        self.waited = _each(blocks, lambda block: max(sample[2] for sample in block), 2)
+        self.wire_seconds = [0.0] * len(blocks)
+        if self.sent is not None:
+            self.wire_seconds = [
+                max(starmap(_seconds_on_wire, zip(_hosts(block, local), rates, strict=True)))
+                for block in blocks
+            ]
+
+
+def _each(blocks: Sequence[Any], take: Callable[[Any], float], column: int) -> list[float] | None:
+    """A number for each block, or None where one was not counted."""
+    if any(sample[column] is None for block in blocks for sample in block):
+        return None
+    return [take(block) for block in blocks]
+
+
+def _hosts(block: Sequence[Any], workers_per_host: int) -> list[float]:
+    """What each host sent in a step."""
+    sent = [sample[1] for sample in block]
+    return [sum(sent[k : k + workers_per_host]) for k in range(0, len(sent), workers_per_host)]
+
+
+def _seconds_on_wire(sent_bytes: float, rate: str) -> float:
+    bits = bits_per_second(rate)
+    return 0.0 if bits is None else 8 * sent_bytes * WIRE_OVER_PAYLOAD / bits
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """Median over the blocks of the ratio inside a block."""
+    return median(a / b for a, b in zip(above, below, strict=True))
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def _above(raw: Mapping[str, Any], name: str) -> int:
+    """Memory above that of ``none``, the largest over the workers."""
+    return max(int(found[name][0]) - int(found["none"][0]) for found in raw["found"])
