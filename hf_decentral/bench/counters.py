@@ -6,8 +6,8 @@ import ctypes
 import gc
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,9 @@ from hf_decentral.optim import Gossip
 _TX_BYTES = Path("/sys/class/net") / DEVICE / "statistics" / "tx_bytes"
 _BYTES_SENT = slice(200, 208)  # tcpi_bytes_sent in struct tcp_info of linux/tcp.h
 _CLEAR_PEAK = "5"  # see clear_refs in proc(5)
+# Options of mallopt(3); the large value is the highest to which glibc raises the threshold by itself.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_SMALL, _LARGE = 64 * 1024, 32 * 1024 * 1024
 
 
 def device_bytes() -> int:
@@ -53,39 +56,59 @@ def sent_counter(shaped: bool, local_rank: int, backend: str) -> Callable[[Gossi
 
 
 class Peak:
-    """The most memory that this process has held since :meth:`reset`, above what it held then.
+    """The most memory that a process holds, above what it held when this was made.
 
-    On the CPU it is the resident set: Linux is told to forget its highest value, and what the allocator keeps
-    for later is given back before. Where it cannot be told, what is held at the end stands for it. On a GPU
-    it is what torch's allocator has given out.
+    On the CPU it is the resident set, of which Linux keeps the highest value and can be told to forget it.
+    Where it cannot be told, what is held at the end stands for it. On a GPU it is what torch's allocator gave
+    out.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device if device.type == "cuda" else None
-        self._before = 0
+        gc.collect()
+        with suppress(OSError, AttributeError):  # glibc gives back what it kept for later
+            ctypes.CDLL(None).malloc_trim(0)
+        self._before = self._held()
         self._forgot = False
 
-    def reset(self) -> None:
-        """Begin anew."""
-        gc.collect()
+    def forget(self) -> None:
+        """Begin to look: what was higher before does not count."""
         if self._cuda is not None:
             torch.cuda.reset_peak_memory_stats(self._cuda)
-            self._before = torch.cuda.memory_allocated(self._cuda)
             return
-        with suppress(OSError, AttributeError):  # glibc has it
-            ctypes.CDLL(None).malloc_trim(0)
-        self._forgot = False
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
             self._forgot = True
-        self._before = psutil.Process().memory_info().rss
 
     def above(self) -> int:
-        """The highest value above that at the reset, in bytes."""
+        """The highest value since :meth:`forget`, less that at the beginning, in bytes."""
         if self._cuda is not None:
             return torch.cuda.max_memory_allocated(self._cuda) - self._before
+        return max(self._held(), _highest() if self._forgot else 0) - self._before
+
+    def _held(self) -> int:
+        if self._cuda is not None:
+            return torch.cuda.memory_allocated(self._cuda)
         held: int = psutil.Process().memory_info().rss
-        return max(held, _highest() if self._forgot else 0) - self._before
+        return held
+
+
+@contextmanager
+def tensors_in_pages() -> Iterator[None]:
+    """Inside, memory that is freed goes back to the system, so that the resident set is what is held.
+
+    Else glibc keeps what was freed for later, more or less of it, and a variant that moves the parameters
+    once would seem to hold them twice. Afterwards it keeps as much as it ever would, so that no step pays for
+    this.
+    """
+    libc = ctypes.CDLL(None)
+    set_to = getattr(libc, "mallopt", lambda option, value: 0)
+    set_to(_MMAP_THRESHOLD, _SMALL)
+    try:
+        yield
+    finally:
+        set_to(_MMAP_THRESHOLD, _LARGE)
+        set_to(_TRIM_THRESHOLD, 2 * _LARGE)
 
 
 def _highest() -> int:

@@ -20,14 +20,20 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
         rates: of each host, for the limit; ``"none"`` where there is none.
 
     Returns:
-        Cases with ``variant``; ``step_seconds``, the median over the blocks of the slowest worker's time of a
-        step, with its quartiles ``low`` and ``high``; medians of ratios inside a block: ``ratio_to_compute``
-        (its time over that of ``none``), ``ratio_to_ddp`` (DDP's time over its own: its speed),
-        ``ratio_to_limit`` (its time over the larger of the compute time and of what its own bytes need on
-        the wire, TCP/IP framing included); ``sent_bytes`` of the host that sends most, per step;
-        ``waited_seconds`` per step of the worker that waits longest (our handle's count; for other variants
-        the time above ``none``); ``extra_memory_bytes``, the peak above that of ``none``, largest over the
-        workers. None where there is nothing to compare with or nothing that counts.
+        Cases with these keys; None where there is nothing to compare with, or nothing that counts.
+
+        - ``variant``.
+        - ``step_seconds``: median over the blocks of the slowest worker's time of a step; ``low`` and
+          ``high`` are its quartiles.
+        - ``ratio_to_compute``: median of its time over that of ``none`` in the same block.
+        - ``ratio_to_ddp``: the same of DDP's time over its own, so its speed.
+        - ``ratio_to_limit``: the same of its time over its limit, which is the compute time or what its own
+          bytes need on the wire, whichever is longer. A shaped device counts them with their framing, as the
+          shaper does; elsewhere that of TCP/IP is added.
+        - ``sent_bytes``: of the host that sends most, per step.
+        - ``waited_seconds``: per step, of the worker that waits longest, as our handle counts it; for other
+          variants it is the time above ``none``.
+        - ``extra_memory_bytes``: the peak of a step above that of ``none``, the largest over the workers.
     """
     table = {name: _Blocks(raw, name, rates) for name in raw["found"][0]}
     unit, ddp = table["none"], table.get("ddp")
@@ -82,8 +88,9 @@ class _Blocks:
         self.waited = _each(blocks, lambda block: max(sample[2] for sample in block), 2)
         self.wire_seconds = [0.0] * len(blocks)
         if self.sent is not None:
+            framing = 1.0 if raw["framed"] else WIRE_OVER_PAYLOAD
             self.wire_seconds = [
-                max(starmap(_seconds_on_wire, zip(_hosts(block, local), rates, strict=True)))
+                framing * max(starmap(_seconds_on_wire, zip(_hosts(block, local), rates, strict=True)))
                 for block in blocks
             ]
 
@@ -103,7 +110,7 @@ def _hosts(block: Sequence[Any], workers_per_host: int) -> list[float]:
 
 def _seconds_on_wire(sent_bytes: float, rate: str) -> float:
     bits = bits_per_second(rate)
-    return 0.0 if bits is None else 8 * sent_bytes * WIRE_OVER_PAYLOAD / bits
+    return 0.0 if bits is None else 8 * sent_bytes / bits
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> float:

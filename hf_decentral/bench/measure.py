@@ -16,19 +16,18 @@ import torch.distributed as dist
 from tqdm import tqdm
 
 from hf_decentral.bench import models
-from hf_decentral.bench.counters import Peak, sent_counter
+from hf_decentral.bench.counters import Peak, sent_counter, tensors_in_pages
 from hf_decentral.bench.settings import Settings
 from hf_decentral.bench.variants import BUCKETS, Loop, Setup, Variant, check
 from hf_decentral.bench.world import World, join
 from hf_decentral.errors import LaunchError
-from hf_decentral.errors.bench import nothing_to_measure, rival_failed
+from hf_decentral.errors.bench import rival_failed
 from hf_decentral.optim import Gossip
 
 COPIES = 5
 """Parameters, gradients, Adam's two moments and a receive buffer, in units of the parameters' bytes."""
 _FIRST_STEPS = 3  # after building: DDP rebuilds its buckets, PowerSGD begins to compress
 _PROBE_MB = 0.05
-_MEMORY_STEPS = 3
 
 
 class Sample(NamedTuple):
@@ -50,7 +49,7 @@ class Found:
     """What one worker found of one variant.
 
     Attributes:
-        held_bytes: the most memory while it was built and took its first steps.
+        held_bytes: the most memory that it held in a step.
         samples: one for each counted block.
         notes: what else is told of it, such as the bucket size that was found.
     """
@@ -106,10 +105,10 @@ class Bench:
         self.settings = settings
         self.world = world
         self.left_out: dict[str, str] = {}
-        self.found: dict[str, Found] = {}
         self._sent = sent_counter(world.shaped, world.worker % world.workers_per_host, dist.get_backend())
         self._kept: dict[str, Trainee] = {}
         self._variants = [v for v in check(settings.names, world.workers) if self._trains(v)]
+        self.found = {variant.name: Found() for variant in self._variants}
 
     def _trains(self, variant: Variant) -> bool:
         """Try a variant on a tiny model, which also loads what it needs, before memory is measured."""
@@ -129,8 +128,6 @@ class Bench:
         self.world.together()
         if problem is not None:
             self.left_out[variant.name] = str(problem)
-            if self.settings.variants == [variant.name]:
-                raise nothing_to_measure(problem)
         return problem is None
 
     def tune(self) -> None:
@@ -146,45 +143,48 @@ class Bench:
                 del tried
             best = min(seconds, key=lambda bucket: seconds[bucket])
             self._variants[k] = replace(variant, argument=best)
-            self.found[variant.name] = Found(notes={"bucket": best, "tried_seconds": seconds})
+            self.found[variant.name].notes.update(bucket=best, tried_seconds=seconds)
 
     def first(self) -> None:
         """Build every variant and take its first steps, and see what memory it takes. Collective."""
         keep = self._room_for_all()
         for variant in self._variants:
-            peak = Peak(self.world.device)
-            peak.reset()
-            trainee = Trainee(variant, self.settings, self.world)
-            for number in range(max(_FIRST_STEPS, _MEMORY_STEPS)):
-                trainee.step(number)
-            trainee.loop.settle()
-            self.found.setdefault(variant.name, Found()).held_bytes = peak.above()
+            with tensors_in_pages():
+                self.found[variant.name].held_bytes = self._held(variant, keep)
             self.world.together()
-            if keep:
-                self._kept[variant.name] = trainee
 
     def block(self, number: int) -> None:
         """One block of every variant, in an order that turns from block to block. Collective."""
         turn = number % len(self._variants)
         for variant in self._variants[turn:] + self._variants[:turn]:
-            with self._trainee(variant) as trainee:
-                sample = self._block(trainee, number, fresh=variant.name not in self._kept)
-                self.found[variant.name].samples.append(sample)
+            self.found[variant.name].samples.append(self._next(variant, number))
+            gc.collect()
 
     def profile(self, folder: Path) -> None:
         """One more block of every variant, with worker 0 watched by torch's profiler. Collective."""
         for variant in self._variants:
-            with self._trainee(variant) as trainee:
-                fresh = variant.name not in self._kept
-                path = folder / f"{_file_name(variant.name)}.json"
-                with _watched(path) if self.world.worker == 0 else nullcontext():
-                    self._block(trainee, 0, fresh)
+            path = folder / f"{_file_name(variant.name)}.json"
+            with _watched(path) if self.world.worker == 0 else nullcontext():
+                self._next(variant, self.settings.blocks)
+            gc.collect()
 
-    @contextmanager
-    def _trainee(self, variant: Variant) -> Iterator[Trainee]:
-        """The kept one, or a fresh one where memory holds one at a time."""
-        yield self._kept.get(variant.name) or Trainee(variant, self.settings, self.world)
-        gc.collect()
+    def _held(self, variant: Variant, keep: bool) -> int:
+        """The most memory that a variant holds in a step, once its first steps are done."""
+        peak = Peak(self.world.device)
+        trainee = Trainee(variant, self.settings, self.world)
+        for number in range(_FIRST_STEPS + 1):
+            if number == _FIRST_STEPS:
+                peak.forget()
+            trainee.step(number)
+        trainee.loop.settle()
+        if keep:
+            self._kept[variant.name] = trainee
+        return peak.above()
+
+    def _next(self, variant: Variant, number: int) -> Sample:
+        """A block of the kept model, or of a fresh one where memory holds one at a time."""
+        kept = self._kept.get(variant.name)
+        return self._block(kept or Trainee(variant, self.settings, self.world), number, kept is None)
 
     def _block(self, trainee: Trainee, number: int, fresh: bool) -> Sample:
         """Some steps of one variant.
@@ -253,6 +253,7 @@ def measure(settings: Settings) -> dict[str, Any] | None:
         "workers": world.workers,
         "workers_per_host": world.workers_per_host,
         "device": world.device.type,
+        "framed": world.shaped,
         "parameter_bytes": models.parameter_bytes(settings),
         "left_out": bench.left_out,
         "found": gathered,

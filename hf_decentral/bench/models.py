@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, ResNetConfig, ResNetForImageClassification, set_seed
 
 from hf_decentral.bench.settings import Settings
 from hf_decentral.errors import unknown_name
@@ -66,6 +65,9 @@ class Emulated(nn.Module):
 
 def _gpt2(layers: int, width: int, heads: int, vocabulary: int = 50257, positions: int = 1024) -> Any:
     def make(settings: Settings) -> nn.Module:
+        # Imported here, as below: emulated workers need not wait for it.
+        from transformers import GPT2Config, GPT2LMHeadModel
+
         config = GPT2Config(
             vocab_size=vocabulary, n_positions=max(positions, settings.block_size), n_embd=width,
             n_layer=layers, n_head=heads, bos_token_id=0, eos_token_id=0, use_cache=False,
@@ -76,6 +78,8 @@ def _gpt2(layers: int, width: int, heads: int, vocabulary: int = 50257, position
 
 
 def _resnet(settings: Settings) -> nn.Module:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
     # The defaults of its configuration are the 50 layers.
     return ResNetForImageClassification(ResNetConfig(id2label={k: str(k) for k in range(1000)}))
 
@@ -101,7 +105,7 @@ def build(settings: Settings) -> nn.Module:
         return Emulated(settings.emulate_ms / 1e3, round(settings.emulate_mb * 1e6 / 4))
     if settings.model not in MODELS:
         raise unknown_name("model", settings.model, MODELS)
-    set_seed(settings.seed)
+    torch.manual_seed(settings.seed)
     return MODELS[settings.model](settings)
 
 

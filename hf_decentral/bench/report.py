@@ -17,23 +17,25 @@ COLUMNS = (
     ("step, ms", "step_seconds", 1e3, ".1f"),
     ("low", "low", 1e3, ".1f"),
     ("high", "high", 1e3, ".1f"),
-    ("speed, × DDP", "ratio_to_ddp", 1, ".2f"),
-    ("time, × limit", "ratio_to_limit", 1, ".2f"),
-    ("time, × compute", "ratio_to_compute", 1, ".2f"),
+    ("DDP / it", "ratio_to_ddp", 1, ".2f"),
+    ("it / limit", "ratio_to_limit", 1, ".2f"),
+    ("it / compute", "ratio_to_compute", 1, ".2f"),
     ("sent, MB", "sent_bytes", 1e-6, ".2f"),
     ("waited, ms", "waited_seconds", 1e3, ".1f"),
     ("extra, MB", "extra_memory_bytes", 1e-6, ".1f"),
-    ("extra, × parameters", "memory_above_local", 1, ".3f"),
+    ("extra / parameters", "memory_above_local", 1, ".3f"),
 )
 """Heading, key of a case, what it is multiplied by, how it is shown."""
+_PAGE = 110  # characters of a line where it goes to a file
 
 
-def table(cases: Sequence[Mapping[str, Any]]) -> Table:
+def table(cases: Sequence[Mapping[str, Any]], title: str) -> Table:
     """A row for each variant; columns of which no case tells are left out."""
     told = [column for column in COLUMNS if any(case.get(column[1]) is not None for case in cases)]
-    made = Table("variant", header_style="bold")
+    made = Table(header_style="bold", title=title)
+    made.add_column("variant", no_wrap=True)
     for heading, *_ in told:
-        made.add_column(heading, justify="right")
+        made.add_column(heading, justify="right", overflow="fold")
     for case in cases:
         name = case["variant"] + (f" ({case['bucket']})" if "bucket" in case else "")
         values = [(case.get(key), scale, how) for _, key, scale, how in told]
@@ -44,7 +46,9 @@ def table(cases: Sequence[Mapping[str, Any]]) -> Table:
 def show(result: Mapping[str, Any]) -> None:
     """Print the table, and below it what was left out and why."""
     console = Console()
-    console.print(table(result["cases"]))
+    if not console.is_terminal:
+        console = Console(width=_PAGE)
+    console.print(table(result["cases"], result["what"]))
     for name, reason in result["left_out"].items():
         console.print(f"left out: {name}\n  {reason}", markup=False, soft_wrap=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hf_decentral.errors.base import DecentralizedError, LaunchError, SettingsError, sentence
+from hf_decentral.errors.base import LaunchError, SettingsError, sentence
 
 
 def not_a_rate(given: str) -> SettingsError:
@@ -133,16 +133,5 @@ def rival_failed(variant: str, error: BaseException) -> LaunchError:
             f"{variant} cannot train here ({type(error).__name__}: {error})",
             "it is the code of others, and not all of it takes every number of workers and hosts",
             "choose other hosts and workers, or leave it out; the other variants are measured",
-        )
-    )
-
-
-def nothing_to_measure(reason: DecentralizedError) -> LaunchError:
-    """Not one of the variants could be built."""
-    return LaunchError(
-        sentence(
-            "no variant that was asked for can train here",
-            f"the last one said: {' '.join(str(reason).split())}",
-            "choose other variants; --help lists them",
         )
     )
