@@ -41,10 +41,11 @@ def main(words: Sequence[str]) -> None:
     settings = parse(words, ABOUT)
     if "RANK" in os.environ:
         raw = _measured(settings)
+        if raw is not None:
+            _tell(settings, raw)
     else:
-        raw = _started(settings, words)
-    if raw is not None:
-        _tell(settings, raw)
+        with launch.ended_in_order():
+            _tell(settings, _started(settings, words))
 
 
 def program() -> None:
@@ -77,7 +78,7 @@ def _started(settings: Settings, words: Sequence[str]) -> dict[str, Any]:
     workers_per_host = settings.workers_per_host or WORKERS_PER_HOST
     rates = settings.rates(hosts)
     _refuse(settings, hosts * workers_per_host)
-    with launch.ended_in_order(), tempfile.TemporaryDirectory(prefix="hfd-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hfd-bench-") as folder:
         result = Path(folder) / "result.json"
         command = [sys.executable, "-m", "hf_decentral.bench", *words]
         extra = {STARTED: str(result)}

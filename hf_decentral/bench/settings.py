@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from transformers import HfArgumentParser
 
 from hf_decentral.bench.namespaces import MOST_HOSTS
 from hf_decentral.bench.rates import bits_per_second, rates_of_hosts
-from hf_decentral.errors import out_of_range
+from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.bench import needs_emulation
 
 
@@ -166,7 +166,9 @@ def parse(words: Sequence[str], description: str) -> Settings:
         SettingsError: something that cannot be meant.
     """
     parser = HfArgumentParser(Settings, description=description)  # type: ignore[arg-type]
-    (settings,) = parser.parse_args_into_dataclasses(args=list(words))
+    settings, unknown = parser.parse_args_into_dataclasses(args=list(words), return_remaining_strings=True)
+    if unknown:
+        raise unknown_name("flag", unknown[0], [f"--{each.name}" for each in fields(Settings)])
     found: Settings = settings
     found.check()
     return found
