@@ -121,7 +121,7 @@ def no_decent_dp() -> LaunchError:
         sentence(
             "decent_dp is not installed",
             "the variants decent_dp:TOPOLOGY measure the package of the paper's authors",
-            "pip install 'hf-decentral[rivals]', or leave them out; the other variants are measured",
+            "install it with pip install 'hf-decentral[rivals]', or leave them out; the others are measured",
         )
     )
 
