@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
-from statistics import median, quantiles
-from typing import Any
+from statistics import mean, median, quantiles
+from typing import Any, TypeVar
 
 from hf_decentral.bench.rates import WIRE_OVER_PAYLOAD, bits_per_second
 
 Case = dict[str, Any]
+T = TypeVar("T")
 
 
 def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
@@ -30,7 +31,7 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
         - ``ratio_to_limit``: the same of its time over its limit, which is the compute time or what its own
           bytes need on the wire, whichever is longer. A shaped device counts them with their framing, as the
           shaper does; elsewhere that of TCP/IP is added.
-        - ``sent_bytes``: of the host that sends most, per step.
+        - ``sent_bytes``: of the host that sends most, per step, the mean over the blocks.
         - ``waited_seconds``: per step, of the worker that waits longest, as our handle counts it; for other
           variants it is the time above ``none``.
         - ``extra_memory_bytes``: the peak of a step above that of ``none``, the largest over the workers.
@@ -40,7 +41,7 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
     made = []
     for name, own in table.items():
         low, high = _quartiles(own.seconds)
-        limits = [max(c, w) for c, w in zip(unit.seconds, own.wire_seconds, strict=True)]
+        limits = [max(seconds, own.wire_seconds) for seconds in unit.seconds]
         waited = own.waited
         if waited is None:
             waited = [max(0.0, s - c) for s, c in zip(own.seconds, unit.seconds, strict=True)]
@@ -53,7 +54,7 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
                 "ratio_to_ddp": _ratio(ddp.seconds, own.seconds) if ddp is not None else None,
                 "ratio_to_limit": _ratio(own.seconds, limits),
                 "ratio_to_compute": _ratio(own.seconds, unit.seconds),
-                "sent_bytes": None if own.sent is None else median(own.sent),
+                "sent_bytes": own.sent,
                 "waited_seconds": median(waited),
                 "extra_memory_bytes": _above(raw, name),
                 **own.notes,
@@ -84,18 +85,18 @@ class _Blocks:
         self.notes: dict[str, Any] = raw["found"][0][name][2]
         blocks = list(zip(*workers, strict=True))
         self.seconds = [max(sample[0] for sample in block) for block in blocks]
-        self.sent = _each(blocks, lambda block: max(_hosts(block, local)), 1)
         self.waited = _each(blocks, lambda block: max(sample[2] for sample in block), 2)
-        self.wire_seconds = [0.0] * len(blocks)
-        if self.sent is not None:
-            framing = 1.0 if raw["framed"] else WIRE_OVER_PAYLOAD
-            self.wire_seconds = [
-                framing * max(starmap(_seconds_on_wire, zip(_hosts(block, local), rates, strict=True)))
-                for block in blocks
-            ]
+        # Bytes are a count: where a variant talks only now and then, a median would miss some of it.
+        sent = _each(blocks, lambda block: _hosts(block, local), 1)
+        hosts = None if sent is None else [mean(host) for host in zip(*sent, strict=True)]
+        self.sent = None if hosts is None else max(hosts)
+        framing = 1.0 if raw["framed"] else WIRE_OVER_PAYLOAD
+        self.wire_seconds = framing * max(
+            starmap(_seconds_on_wire, zip(hosts or [0.0] * len(rates), rates, strict=True))
+        )
 
 
-def _each(blocks: Sequence[Any], take: Callable[[Any], float], column: int) -> list[float] | None:
+def _each(blocks: Sequence[Any], take: Callable[[Any], T], column: int) -> list[T] | None:
     """A number for each block, or None where one was not counted."""
     if any(sample[column] is None for block in blocks for sample in block):
         return None

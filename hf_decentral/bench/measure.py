@@ -189,28 +189,36 @@ class Bench:
     def _block(self, trainee: Trainee, number: int, fresh: bool) -> Sample:
         """Some steps of one variant.
 
-        There is no barrier between the steps that warm up and those that count: the exchange that the last
-        one before began is waited for inside, as in steady state, and that of the last one is not.
+        Seconds are those of the steps that count. There is no barrier before them: the exchange that the last
+        step before began is waited for inside, as in steady state, and that of the last one is not. Bytes are
+        those of all steps of the block, between two moments in which nothing is on the wire.
         """
         settings, handle = self.settings, trainee.loop.handle
-        before = settings.warmup + (_FIRST_STEPS if fresh else 0)
-        first = number * (settings.warmup + settings.steps) + settings.warmup
+        first = number * (settings.warmup + settings.steps)
+        if fresh:
+            for k in range(_FIRST_STEPS):
+                trainee.step(first + k)
+        sent = self._sent_when_settled(trainee)
         self.world.together()
-        for k in range(first - before, first):
+        for k in range(first, first + settings.warmup):
             trainee.step(k)
         self._synchronize()
-        sent, waited, began = self._sent(handle), _waited(handle), time.perf_counter()
-        for k in range(first, first + settings.steps):
+        waited, began = _waited(handle), time.perf_counter()
+        for k in range(first + settings.warmup, first + settings.warmup + settings.steps):
             trainee.step(k)
         self._synchronize()
-        seconds = time.perf_counter() - began
-        sample = Sample(
+        seconds, waited_after = time.perf_counter() - began, _waited(handle)
+        return Sample(
             seconds / settings.steps,
-            _each(sent, self._sent(handle), settings.steps),
-            _each(waited, _waited(handle), settings.steps),
+            _each(sent, self._sent_when_settled(trainee), settings.warmup + settings.steps),
+            _each(waited, waited_after, settings.steps),
         )
+
+    def _sent_when_settled(self, trainee: Trainee) -> float | None:
+        """What this worker has sent, once everything has arrived on all workers. Collective."""
         trainee.loop.settle()
-        return sample
+        self.world.together()
+        return self._sent(trainee.loop.handle)
 
     def _synchronize(self) -> None:
         if self.world.device.type == "cuda":

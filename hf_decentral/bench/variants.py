@@ -69,6 +69,7 @@ class Setup:
         optimizer: makes the local optimizer of some parameters.
         argument: what stood behind the colon, else an empty text.
         workers_per_host: workers that share a host.
+        workers: all of them.
         apart: for ours, as if every worker had a host of its own.
     """
 

@@ -66,6 +66,12 @@ def test_workers_of_a_host_send_together():
     assert cases(given, ["8mbit"])[2]["sent_bytes"] == 3e6
 
 
+def test_bytes_are_a_mean_since_some_blocks_have_one_exchange_more():
+    given = raw()
+    given["found"][1]["ring"][1][0] = (1.0, 5e6, 0.1)
+    assert cases(given, ["8mbit", "8mbit"])[2]["sent_bytes"] == 3e6
+
+
 def test_what_nobody_counts_is_none():
     given = raw()
     given["found"][1]["ring"][1][2] = (1.0, None, 0.1)
