@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 # A test may be skipped for these reasons and for no other one, or CI would be green without having looked.
-NEEDED_SKIPS = ("needs a GPU", "../shared/data is absent")
+NEEDED_SKIPS = ("needs a GPU", "../shared/data is absent", "needs root and iproute2")
 
 
 @functools.cache

@@ -25,6 +25,7 @@ ROOMS = (
     "integrations",
     "trainer",
     "run",
+    "bench",
     "cli",
 )
 MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,25 +57,28 @@ def test_the_plan_of_the_readme_can_be_read() -> None:
     assert len({run.name for run in runs}) == len(runs)
 
 
-def test_the_benchmark_compares_with_ddp(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (("--variants", "local", "ddp", "ring", "--apart", "--model", "gpt2-nano"), "ratio_to_ddp"),
+        (("--variants", "ddp,ring", "--memory", "--memory_mb", "16"), "memory_above_local"),
+    ],
+    ids=["time", "memory"],
+)
+def test_the_benchmark_under_a_launcher(tmp_path: Path, words: tuple[str, ...], key: str) -> None:
     file = tmp_path / "step.json"
-    script = [
-        str(ROOT / "scripts" / "benchmark.py"),
-        "--variants",
-        "local",
-        "ddp",
-        "ring",
-        "--json",
-        str(file),
-    ]
-    small = ["--blocks", "2", "--steps", "1", "--n_layer", "1", "--n_embd", "32", "--block_size", "8"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    script = [str(ROOT / "scripts" / "benchmark.py"), *words, "--json", str(file)]
+    small = ["--blocks", "2", "--steps", "1", "--block_size", "8"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    for more in ([], ["--memory", "--memory_mb", "16"]):
-        done = subprocess.run(
-            [*launch, *script, *small, *more], capture_output=True, text=True, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        rows = json.loads(file.read_text())["rows"]
-        assert rows[-1]["variant"] == "ring"
-        assert rows[-1]["memory_above_local" if more else "ratio_to_ddp"] > 0
+    done = subprocess.run([*launch, *script, *small], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(file.read_text())
+    assert result["workers"] == 2
+    case = result["cases"][-1]
+    assert case["variant"] == "ring"
+    assert case[key] > 0
+    if key == "memory_above_local":  # the one neighbour of a ring of two needs one buffer
+        assert case[key] == pytest.approx(1, abs=0.2)
+    else:
+        assert case["sent_bytes"] > 0.9 * result["parameter_bytes"]

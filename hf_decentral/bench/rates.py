@@ -1,0 +1,51 @@
+"""Bandwidths as they are typed: ``200mbit``, ``1gbit``, ``none``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hf_decentral.errors.bench import not_a_host_rate, not_a_rate
+
+_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)")
+
+WIRE_OVER_PAYLOAD = 1514 / 1448
+"""An Ethernet frame of 1514 bytes carries 1448 bytes of TCP payload (with timestamps, as Linux sends it)."""
+
+
+def bits_per_second(rate: str) -> float | None:
+    """The rate as a number of bits per second; None for ``none``.
+
+    Raises:
+        SettingsError: the text is no rate.
+    """
+    if rate == "none":
+        return None
+    found = _RATE.fullmatch(rate)
+    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if value <= 0:
+        raise not_a_rate(rate)
+    return value
+
+
+def rates_of_hosts(link: str, rate_of: Sequence[str], hosts: int) -> list[str]:
+    """The rate of every host.
+
+    Args:
+        link: the rate of all hosts that are not named.
+        rate_of: ``HOST=RATE`` for the others.
+        hosts: number of hosts.
+
+    Raises:
+        SettingsError: one of them is no rate, or names no host, or the links are not shaped at all.
+    """
+    shaped = bits_per_second(link) is not None
+    rates = [link] * hosts
+    for given in rate_of:
+        host, _, rate = given.partition("=")
+        if not shaped or not host.isdecimal() or int(host) >= hosts or rate in ("", "none"):
+            raise not_a_host_rate(given, hosts)
+        bits_per_second(rate)
+        rates[int(host)] = rate
+    return rates
