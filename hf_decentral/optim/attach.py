@@ -57,12 +57,11 @@ def decentralize(
         model: the model, for its buffers to be made equal, for its names in messages, and for ``"cta"``.
         order: ``"awc"`` as above; ``"atc"``: the mean after the local step; ``"cta"``: the mean before the
             forward pass. These two wait for the network in every step.
-        averaging: what is sent and how it is combined.
-        hosts: the number of each worker's host; None: found from the launcher and the names of the machines.
+        averaging: what is sent and how it is combined (``hf_decentral.averaging.names()``).
+        hosts: the number of each worker's host; None: found from the launcher and the machines' names.
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
-        bucket_mb: about how much is exchanged as one, in megabytes; the exchange of a part begins when its
-            local step is done, not when all are.
+        bucket_mb: megabytes exchanged as one; each part is sent when its local step is done, not when all are.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
     Raises:
@@ -71,10 +70,10 @@ def decentralize(
     """
     _refuse(optimizer, comm_timeout)
     wire = transport or _default_transport(comm_timeout)
-    found = find_hosts(wire)
+    found = hosts or find_hosts(wire)
 
     def make() -> Gossip:
-        plan = make_plan(topology, order, averaging, wire.workers, hosts or found, bucket_mb)
+        plan = make_plan(topology, order, averaging, wire.workers, found, bucket_mb)
         return _handle(optimizer, model, wire, plan)
 
     handle = _agreed(make, optimizer, model, wire)
