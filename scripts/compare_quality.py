@@ -64,6 +64,7 @@ class Run:
     lr: float
     seed: int = 0
     topology: str = "aer"
+    averaging: str = "plain"  # what is sent, as int8 or top_k(0.01)
     accum: int = 4
     horizon: str = "windows"
     complete_steps: int = 0  # a first phase on the complete graph
@@ -162,7 +163,14 @@ def optimizer_for(run: Run, stack: Stack) -> torch.optim.Optimizer:
         local = AccumAdamW(
             grouped, lr=run.lr, betas=(run.beta1, run.beta2), accum=run.accum, horizon=run.horizon
         )
-    return decentralize(local, topology, order=run.order, model=stack, transport=Memory(run.workers))
+    return decentralize(
+        local,
+        topology,
+        order=run.order,
+        averaging=run.averaging,
+        model=stack,
+        transport=Memory(run.workers),
+    )
 
 
 def train(run: Run, data: TextData, position: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import cast
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
 from hf_decentral.codecs import Codec, Span
@@ -106,8 +107,9 @@ def _differences(codec: Codec, round: Round, code: Tensor, moved: Tensor) -> Exc
 
 
 def _encode(codec: Codec, x: Tensor, code: Tensor, state: State) -> None:
-    for row, word in zip(x, code, strict=True):
-        codec.encode(row, word, state.get("sent", 0))
+    with record_function("hf_decentral: encode"):
+        for row, word in zip(x, code, strict=True):
+            codec.encode(row, word, state.get("sent", 0))
 
 
 def _scratch(x: Tensor, codec: Codec, state: State) -> tuple[Tensor, Tensor]:

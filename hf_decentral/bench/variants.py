@@ -21,7 +21,11 @@ from hf_decentral.errors import unknown_name
 from hf_decentral.errors.bench import bad_argument
 from hf_decentral.optim import Gossip, decentralize, gossip
 
-SWITCHES: dict[str, dict[str, Any]] = {}
+SWITCHES: dict[str, dict[str, Any]] = {
+    "whole": {"bucket_mb": 1e6},
+    "b1": {"bucket_mb": 1.0},
+    "b8": {"bucket_mb": 8.0},
+}
 """Options of ``decentralize`` that a plus sign switches on, by name: one line each."""
 
 DEFAULT_BUCKET = "default"

@@ -135,6 +135,9 @@ def _checked(name: str, value: Any) -> Any:
     text = str(value).strip().lower()
     if name == "topology" and "(" in text:
         return topology.build(text, 1).name
+    if name == "averaging" and "(" in text:
+        averaging.build(text)
+        return text
     if text not in known:
         raise unknown_name(name, value, known)
     return text

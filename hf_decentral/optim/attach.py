@@ -61,7 +61,7 @@ def decentralize(
         hosts: the number of each worker's host; None: found from the launcher and the machines' names.
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
-        bucket_mb: megabytes exchanged as one; each part is sent when its local step is done, not when all are.
+        bucket_mb: megabytes exchanged as one; each is sent when its own local step is done.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging import Averaging, Exchange, State
 from hf_decentral.rounds import Round
@@ -28,7 +29,12 @@ class Flight:
     ) -> None:
         self._exchange = exchange
         self._x = x
-        self._start: Callable[[Send], Pending] = lambda request: transport.start(request, step, lane)
+
+        def start(request: Send) -> Pending:
+            with record_function("hf_decentral: begin"):
+                return transport.start(request, step, lane)
+
+        self._start = start
         self._pending: Pending | None = None
         self._joined: Callable[[], None] | None = None
         if background:
@@ -47,6 +53,12 @@ class Flight:
         """Wait for all phases and write the average to the bucket."""
         if self._joined is not None:
             self._joined()
+        if self._pending is not None:
+            self._pending.settle()
+        with record_function("hf_decentral: combine"):
+            self._land()
+
+    def _land(self) -> None:
         answer = self._pending.result() if self._pending is not None else None
         while True:
             try:

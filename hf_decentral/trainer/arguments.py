@@ -48,7 +48,7 @@ class DecentralizedArguments:
         "Learning rate of the embeddings as a multiple of --learning_rate; in short runs with gossip try the "
         "number of workers."
     )
-    averaging: str | None = _option("What is sent and how it is combined. Default: plain.")
+    averaging: str | None = _option("What is sent: plain, bf16, int8, int4, top_k(0.01), ... Default: plain.")
     order: str | None = _option(
         "Where the average stands relative to the local step: awc (behind the next pass), atc or cta."
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from hf_decentral.transport.combine import Combiner, decoded_sum
 from hf_decentral.transport.lost import Notes
@@ -33,7 +34,7 @@ class Waiter:
     def wait(self, waits: Waits, round: int) -> None:
         """Wait for all handles, in order."""
         for peers, work in waits:
-            with self.naming(peers, round):
+            with record_function("hf_decentral: wait"), self.naming(peers, round):
                 work.wait() if self._timeout is None else work.wait(self._timeout)
 
     @contextmanager

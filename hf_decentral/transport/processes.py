@@ -20,6 +20,9 @@ from hf_decentral.transport.lost import Notes
 from hf_decentral.transport.wire import Pending, Send, T
 
 _LANES = 1024  # lanes share the tag with the number of the step; a tag has 31 bits
+import os
+
+_LINES = int(os.environ.get("LINES_", "2"))
 _number = count()
 
 
@@ -43,6 +46,8 @@ class Processes:
         self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
         self._batched = dist.get_backend(self._group) == "nccl"
+        more = 0 if self._batched else _LINES - 1
+        self._lines = [self._group, *(dist.new_group(timeout=self._timeout) for _ in range(more))]
         if self._batched:
             # NCCL joins a group at its first call; were that a message between some pairs, it could hang.
             joined = torch.zeros(1, device=torch.device("cuda", torch.cuda.current_device()))
@@ -96,6 +101,7 @@ class Processes:
         them, the two directions of a link take turns instead of running at once."""
         me, round, payload = self.local[0], request.round, request.payload
         senders, receivers = round.senders(me), round.receivers(me)
+        line = self._lines[lane % len(self._lines)]
         tag = step % (2**31 // _LANES) * _LANES + lane
         inbox = [self._buffer(lane, k, payload, payload.dtype) for k in range(len(senders))]
         calls: list[tuple[Any, Tensor, int]] = [
@@ -109,7 +115,7 @@ class Processes:
                 ops = [dist.P2POp(call, box, j, self._group) for call, box, j in calls]
                 waits = [((*senders, *receivers), work) for work in dist.batch_isend_irecv(ops)]
             else:
-                waits = [((j,), call(box, j, group=self._group, tag=tag)) for call, box, j in calls]
+                waits = [((j,), call(box, j, group=line, tag=tag)) for call, box, j in calls]
         return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
 
     def _terms(self, request: Send, inbox: list[Tensor]) -> list[tuple[Tensor, float]]:
