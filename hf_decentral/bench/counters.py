@@ -13,20 +13,14 @@ from pathlib import Path
 import psutil
 import torch
 
-from hf_decentral.bench.namespaces import DEVICE
+from hf_decentral.bench.namespaces import sent_bytes
 from hf_decentral.optim import Gossip
 
-_TX_BYTES = Path("/sys/class/net") / DEVICE / "statistics" / "tx_bytes"
 _BYTES_SENT = slice(200, 208)  # tcpi_bytes_sent in struct tcp_info of linux/tcp.h
 _CLEAR_PEAK = "5"  # see clear_refs in proc(5)
 # Options of mallopt(3); the large value is the highest to which glibc raises the threshold by itself.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _SMALL, _LARGE = 64 * 1024, 32 * 1024 * 1024
-
-
-def device_bytes() -> int:
-    """Bytes that left this host's network device, headers included."""
-    return int(_TX_BYTES.read_text())
 
 
 def socket_bytes() -> int:
@@ -45,11 +39,11 @@ def socket_bytes() -> int:
 def sent_counter(shaped: bool, local_rank: int, backend: str) -> Callable[[Gossip | None], float | None]:
     """How this worker counts what it sent; over the workers of a host the counts add up to the host's.
 
-    On a shaped host the device counts, for worker 0 of the host. Elsewhere gloo's connections do, on Linux.
+    On a shaped host the shaper counts, for worker 0 of the host. Elsewhere gloo's connections do, on Linux.
     Under other backends only our own handle can say it; the count of other variants is then None.
     """
     if shaped:
-        return lambda handle: float(device_bytes()) if local_rank == 0 else 0.0
+        return lambda handle: float(sent_bytes()) if local_rank == 0 else 0.0
     if backend == "gloo" and hasattr(socket, "TCP_INFO"):
         return lambda handle: float(socket_bytes())
     return lambda handle: None if handle is None else handle.sent_bytes

@@ -29,8 +29,8 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
         - ``ratio_to_compute``: median of its time over that of ``none`` in the same block.
         - ``ratio_to_ddp``: the same of DDP's time over its own, so its speed.
         - ``ratio_to_limit``: the same of its time over its limit, which is the compute time or what its own
-          bytes need on the wire, whichever is longer. A shaped device counts them with their framing, as the
-          shaper does; elsewhere that of TCP/IP is added.
+          bytes need on the wire, whichever is longer. A shaper counts them with their framing; elsewhere
+          that of TCP/IP is added.
         - ``sent_bytes``: of the host that sends most, per step, the mean over the blocks.
         - ``waited_seconds``: per step, of the worker that waits longest, as our handle counts it; for other
           variants it is the time above ``none``.

@@ -49,7 +49,7 @@ class Emulated(nn.Module):
 
     def __init__(self, seconds: float, parameters: int) -> None:
         super().__init__()
-        rows = max(1, parameters // LAYERS // _COLUMNS)
+        rows = _rows(parameters)
         self.layers = nn.ParameterList(nn.Parameter(torch.zeros(rows, _COLUMNS)) for _ in range(LAYERS))
         self.register_buffer("gradient", torch.full((rows, _COLUMNS), 1e-3), persistent=False)
         self.slowdown = 1.0
@@ -61,6 +61,11 @@ class Emulated(nn.Module):
         for weight in self.layers:
             x = _Sleep.apply(x, weight, self.gradient, self.slowdown * self._seconds)  # type: ignore[no-untyped-call]
         return SimpleNamespace(loss=x.sum())
+
+
+def _rows(parameters: int) -> int:
+    """Rows of each matrix of an emulated model."""
+    return max(1, parameters // LAYERS // _COLUMNS)
 
 
 def _gpt2(layers: int, width: int, heads: int, vocabulary: int = 50257, positions: int = 1024) -> Any:
@@ -102,7 +107,7 @@ def build(settings: Settings) -> nn.Module:
         SettingsError: no model has that name.
     """
     if settings.emulate_ms:
-        return Emulated(settings.emulate_ms / 1e3, round(settings.emulate_mb * 1e6 / 4))
+        return Emulated(settings.emulate_ms / 1e3, _numbers(settings))
     if settings.model not in MODELS:
         raise unknown_name("model", settings.model, MODELS)
     torch.manual_seed(settings.seed)
@@ -129,10 +134,14 @@ def parameter_bytes(settings: Settings) -> int:
         SettingsError: no model has that name.
     """
     if settings.emulate_ms:
-        return round(settings.emulate_mb * 1e6)
+        return 4 * LAYERS * _COLUMNS * _rows(_numbers(settings))
     with torch.device("meta"):
         model = build(settings)
     return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def _numbers(settings: Settings) -> int:
+    return round(settings.emulate_mb * 1e6 / 4)
 
 
 def slowdown(settings: Settings, worker: int, step: int) -> float:

@@ -8,6 +8,7 @@ one left is known: it is removed by the next.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ _PREFIX = "hfd"  # a device's name has 15 characters at most: hfd, up to 7 digit
 _OURS = re.compile(rf"{_PREFIX}(\d+)(b|[np]\d+)")
 _NAMESPACES = Path("/run/netns")
 _DEVICES = Path("/sys/class/net")
+_COUNT = ("tc", "-statistics", "-json", "qdisc", "show", "dev", DEVICE)
 _LATENCY = "200ms"  # what a token bucket lets wait before it drops
 
 
@@ -78,8 +80,8 @@ class Namespaces:
         return ["ip", "netns", "exec", f"{self._name}n{host}", *command]
 
     def sent_bytes(self, host: int) -> int:
-        """Bytes that left a host since it was made (``tx_bytes`` of its device)."""
-        return int(_run(*self.inside(host, ["cat", str(_DEVICES / DEVICE / "statistics" / "tx_bytes")])))
+        """Bytes that left a host since it was made; see :func:`sent_bytes`."""
+        return _bytes_in(_run(*self.inside(host, _COUNT)))
 
     def remove(self) -> None:
         """Remove all of it. A second Ctrl-C while this goes on does not leave half of it behind."""
@@ -113,6 +115,19 @@ def require() -> None:
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             raise no_iproute2(tool)
+
+
+def sent_bytes() -> int:
+    """Bytes that left the host in which this process runs, as its shaper counts them: every frame in full.
+
+    ``tx_bytes`` of the device would count the headers of many frames once, where the kernel hands them on as
+    one.
+    """
+    return _bytes_in(_run(*_COUNT))
+
+
+def _bytes_in(told: str) -> int:
+    return sum(int(each["bytes"]) for each in json.loads(told))
 
 
 def remove_stale() -> list[str]:

@@ -55,7 +55,8 @@ def test_on_shaped_hosts_without_the_rival(tmp_path: Path):
     assert none["step_seconds"] >= 0.005
     assert none["ratio_to_limit"] == none["ratio_to_compute"] == ddp["ratio_to_ddp"] == 1.0
     assert none["sent_bytes"] < 20_000 < 190_000 < ddp["sent_bytes"]
-    assert 200_000 < ours["sent_bytes"] < 230_000  # the parameters with their framing
+    # The parameters with their framing, 1514 bytes for 1448.
+    assert 1.04 < ours["sent_bytes"] / result["parameter_bytes"] < 1.15
     assert ours["extra_memory_bytes"] is not None
     assert all(case["waited_seconds"] >= 0 for case in result["cases"])
     assert "pip install 'hf-decentral[rivals]'" in result["left_out"]["decent_dp:complete"]

@@ -27,6 +27,12 @@ def test_an_emulated_step_takes_its_time_and_gives_gradients():
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
+def test_the_size_of_an_emulated_model_is_told_exactly():
+    settings = Settings(emulate_ms=1, emulate_mb=0.2)
+    held = sum(4 * p.numel() for p in models.build(settings).parameters())
+    assert models.parameter_bytes(settings) == held == pytest.approx(200_000, rel=0.02)
+
+
 def test_gradients_are_not_shared():
     model = models.Emulated(0.0, 10_000)
     model(torch.zeros(1)).loss.backward()
