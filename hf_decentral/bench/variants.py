@@ -22,6 +22,7 @@ from hf_decentral.errors.bench import bad_argument
 from hf_decentral.optim import Gossip, decentralize, gossip
 
 SWITCHES: dict[str, dict[str, Any]] = {
+    "early": {"early": True},
     "whole": {"bucket_mb": 1e6},
     "b1": {"bucket_mb": 1.0},
     "b8": {"bucket_mb": 8.0},

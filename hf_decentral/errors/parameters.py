@@ -131,3 +131,36 @@ def wrong_checkpoint(found: str, expected: str) -> MismatchError:
             "resume with the settings of the run that saved it",
         )
     )
+
+
+def between_rounds() -> ParameterError:
+    """Parameters are wanted between backward and step, when some are a round ahead of the others."""
+    return ParameterError(
+        sentence(
+            "the average was asked for between backward() and step(), with early=True",
+            "expected it after step(): some layers are a step ahead of the others until then",
+            "call optimizer.step() first",
+        )
+    )
+
+
+def second_backward() -> ParameterError:
+    """A gradient came for parameters whose step of this round is taken."""
+    return ParameterError(
+        sentence(
+            "a second backward() came before step(), with early=True",
+            "expected one backward() for each step(): a layer is stepped as soon as its gradient is there",
+            "leave early=True out where gradients are accumulated",
+        )
+    )
+
+
+def cannot_begin_early(optimizer: object, reason: str) -> ParameterError:
+    """The local step cannot be taken layer by layer inside backward."""
+    return ParameterError(
+        sentence(
+            f"early=True was given with {type(optimizer).__name__}: {reason}",
+            "expected a plain SGD, Adam, AdamW or AccumAdam, order='awc', and one worker a process",
+            "leave early=True out: the exchange is then begun bucket by bucket in step()",
+        )
+    )

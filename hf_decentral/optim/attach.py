@@ -43,6 +43,7 @@ def decentralize(
     comm_timeout: float = 600.0,
     guard: bool | None = None,
     bucket_mb: float = 4.0,
+    early: bool = False,
 ) -> Opt:
     """Make an optimizer average its parameters with neighbours, while the model computes. Collective.
 
@@ -62,6 +63,7 @@ def decentralize(
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
         bucket_mb: megabytes exchanged as one; each is sent when its own local step is done.
+        early: step and send a bucket inside backward; one backward a step, no clipping and no scaler.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
     Raises:
@@ -71,15 +73,11 @@ def decentralize(
     _refuse(optimizer, comm_timeout)
     wire = transport or _default_transport(comm_timeout)
     found = hosts or find_hosts(wire)
-
-    def make() -> Gossip:
-        plan = make_plan(topology, order, averaging, wire.workers, found, bucket_mb)
-        return _handle(optimizer, model, wire, plan)
-
-    handle = _agreed(make, optimizer, model, wire)
+    settings = (topology, order, averaging, wire.workers, found, bucket_mb)
+    handle = _agreed(lambda: _handle(optimizer, model, wire, make_plan(*settings)), optimizer, model, wire)
     wire.prepare(handle.topology)
     _start(handle, optimizer, model)
-    Hooks(optimizer, handle, guard)
+    Hooks(optimizer, handle, guard, early)
     setattr(optimizer, _HANDLE, handle)
     return optimizer
 

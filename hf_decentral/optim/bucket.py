@@ -83,6 +83,7 @@ class _Slot:
     params: list[Tensor]
     view: Tensor
     pointer: int
+    lane: int
     versions: list[int] = field(default_factory=list)
 
 
@@ -132,7 +133,7 @@ class Buckets:
             view.copy_(same[0].detach())
             for p in same:
                 p.data = view
-            self._slots.append(_Slot(same, view, view.data_ptr()))
+            self._slots.append(_Slot(same, view, view.data_ptr(), len(self.flats)))
         return flat
 
     def _view(self, flat: Tensor, p: Tensor, offset: int) -> Tensor:
@@ -173,9 +174,11 @@ class Buckets:
         for slot in self._slots:
             slot.versions = [p._version for p in slot.params]
 
-    def written(self) -> Tensor | None:
-        """A parameter that was written to, or replaced, since :meth:`mark`."""
+    def written(self, lane: int | None = None) -> Tensor | None:
+        """A parameter (of one bucket, or of any) that was written to, or replaced, since :meth:`mark`."""
         for slot in self._slots:
+            if lane not in (None, slot.lane):
+                continue
             for p, version in zip(slot.params, slot.versions, strict=True):
                 if p._version != version or p.data_ptr() != slot.pointer:
                     return p

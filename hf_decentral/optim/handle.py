@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hf_decentral.errors import PeerLost
-from hf_decentral.errors.parameters import retired, step_while_averaged, written_in_flight
+from hf_decentral.errors.parameters import between_rounds, retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.bucket import Buckets, Name
 from hf_decentral.optim.flight import Flights
 from hf_decentral.optim.memories import Memories
-from hf_decentral.optim.pieces import Pieces
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.optim.renewal import Wire, renewed
 from hf_decentral.rounds import Round
@@ -28,7 +27,6 @@ class _Phase(Enum):
     READY = "the round of this step has not begun"
     IN_FLIGHT = "it is on the wire"
     COMBINED = "it is done, the local step is next"
-    LAST_PIECE = "all buckets but the last are on their way to the next round"
 
 
 class Gossip:
@@ -62,6 +60,7 @@ class Gossip:
         self._memories = Memories(plan.method, plan.topology)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
+        self._ahead: set[int] = set()
         self._away = False
         self._retired = False
         self.lost: PeerLost | None = None
@@ -113,12 +112,13 @@ class Gossip:
         """Begin the next round; adapt-then-combine finishes its own at once."""
         if self._alone:
             self.step += 1
-        elif self._phase is _Phase.LAST_PIECE:
-            buckets = cast(Buckets, self._buckets)
+        elif self._ahead:
+            for lane in range(len(self._bound().flats)):
+                if lane not in self._ahead:
+                    self.leave(lane)
+            self._bound().mark()
+            self._ahead.clear()
             self.step += 1
-            self._depart(buckets, len(buckets.flats) - 1, self.step)
-            buckets.mark()
-            self._phase = _Phase.IN_FLIGHT
         elif self.plan.order is Order.ATC:
             self._begin()
             self.flush()
@@ -129,25 +129,23 @@ class Gossip:
             self._phase = _Phase.READY
             self._begin()
 
-    def before_step_in_pieces(self, pieces: Pieces) -> bool:
-        """Like :meth:`before_step`, and the local step and the next departure of all buckets but the last.
+    def steady(self) -> Buckets | None:
+        """The buckets, where the round of this step is on the wire and no parameter came, went or moved."""
+        ready = self._phase is _Phase.IN_FLIGHT and self.plan.order is Order.AWC
+        if self._buckets is None or not ready or self._away or self._retired:
+            return None
+        return self._buckets if self._buckets.fits(self._params()) else None
 
-        Returns:
-            False where nothing was done, because this step cannot be taken in pieces.
-        """
-        buckets = self._buckets
-        possible = self._phase is _Phase.IN_FLIGHT and self.plan.order is Order.AWC and not self._away
-        if buckets is None or not possible or self._retired or len(buckets.flats) < 2:
-            return False
-        if not buckets.fits(self._params()):
-            return False
-        self._unwritten(buckets)
+    def land(self, lane: int) -> None:
+        """Finish one bucket, so that the local step of its parameters starts from the average."""
         with self._failing():
-            pieces.take(
-                buckets.members, self._flights.finish, lambda lane: self._depart(buckets, lane, self.step + 1)
-            )
-        self._phase = _Phase.LAST_PIECE
-        return True
+            self._unwritten(self._bound(), lane)
+            self._flights.finish(lane)
+
+    def leave(self, lane: int) -> None:
+        """Send one bucket along the next round; :meth:`after_step` sends the others."""
+        self._depart(self._bound(), lane, self.step + 1)
+        self._ahead.add(lane)
 
     def combine(self) -> None:
         """See that the present parameters are averaged with the neighbours', once."""
@@ -167,13 +165,15 @@ class Gossip:
         """
         if self._phase is not _Phase.IN_FLIGHT:
             return
+        if self._ahead:
+            raise between_rounds()
         self._unwritten(self._bound())
         with self._failing():
             self._flights.finish_all()
         self._phase = _Phase.COMBINED
 
-    def _unwritten(self, buckets: Buckets) -> None:
-        written = buckets.written()
+    def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
+        written = buckets.written(lane)
         if written is not None:
             raise written_in_flight(self._name(written))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hf_decentral.errors.parameters import closure_given, wrong_checkpoint
+from hf_decentral.errors.parameters import cannot_begin_early, closure_given, wrong_checkpoint
 from hf_decentral.optim.handle import Gossip
-from hf_decentral.optim.pieces import Pieces, separable
+from hf_decentral.optim.pieces import Early, Pieces, separable
+from hf_decentral.optim.plan import Order
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +31,18 @@ class Hooks:
         gossip: the handle.
         guard: drop a local update whose gradient is not finite; None: on the CPU only, where looking is cheap
             (on an accelerator it makes the host wait for the gradients).
+        early: take the step of each bucket inside backward.
     """
 
-    def __init__(self, optimizer: Optimizer, gossip: Gossip, guard: bool | None) -> None:
+    def __init__(self, optimizer: Optimizer, gossip: Gossip, guard: bool | None, early: bool = False) -> None:
         self._gossip = gossip
         self._guard = guard
         self._outermost: FrameType | None = None
         self._warned = False
-        self._pieces = Pieces(optimizer) if separable(optimizer) else None
+        self._pieces = Pieces(optimizer, gossip) if separable(optimizer) else None
+        self._early: Early | None = None
+        if early and gossip.workers > 1:
+            self._early = _early(optimizer, gossip, self._pieces, self._look)
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_state_dict_post_hook(self._save)
@@ -52,12 +58,10 @@ class Hooks:
             raise closure_given()
         self._outermost = caller
         grads = _unscaled(optimizer)
-        if grads and self._guarded(grads[0]) and not _finite(grads):
-            _drop_gradients(optimizer)
-            self._gossip.skipped += 1
-            self._warn()
+        self._drop(grads, _parameters(optimizer))
         with torch.no_grad():
-            if self._pieces is None or not self._gossip.before_step_in_pieces(self._pieces):
+            done = self._early.done if self._early is not None else ()
+            if self._pieces is None or not self._pieces.before_step(done):
                 self._gossip.before_step()
 
     def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -66,8 +70,21 @@ class Hooks:
         self._outermost = None
         with torch.no_grad():
             if self._pieces is not None:
-                self._pieces.restore()
+                self._pieces.after_step()
             self._gossip.after_step()
+            if self._early is not None:
+                self._early.watch()
+
+    def _look(self, params: Sequence[Tensor]) -> None:
+        self._drop([p.grad for p in params if p.grad is not None], params)
+
+    def _drop(self, grads: list[Tensor], params: Iterable[Tensor]) -> None:
+        """Without gradients the local step does nothing, and the exchange goes on in step with the others."""
+        if grads and self._guarded(grads[0]) and not _finite(grads):
+            for p in params:
+                p.grad = None
+            self._gossip.skipped += 1
+            self._warn()
 
     def _guarded(self, grad: Tensor) -> bool:
         return grad.device.type == "cpu" if self._guard is None else self._guard
@@ -106,11 +123,20 @@ def _gradients(optimizer: Optimizer) -> list[Tensor]:
     return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
 
 
-def _drop_gradients(optimizer: Optimizer) -> None:
-    """Without gradients the local step does nothing, and the exchange goes on in step with the others."""
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            p.grad = None
+def _parameters(optimizer: Optimizer) -> Iterator[Tensor]:
+    return (p for group in optimizer.param_groups for p in group["params"])
+
+
+def _early(
+    optimizer: Optimizer, gossip: Gossip, pieces: Pieces | None, look: Callable[[Sequence[Tensor]], None]
+) -> Early:
+    if pieces is None:
+        raise cannot_begin_early(optimizer, "its step cannot be taken parameter by parameter")
+    if gossip.plan.order is not Order.AWC:
+        raise cannot_begin_early(optimizer, f"its order is {gossip.plan.order.value!r}")
+    if len(gossip.transport.local) > 1:
+        raise cannot_begin_early(optimizer, "several workers live in this process")
+    return Early(gossip, pieces, look)
 
 
 @torch.no_grad()
@@ -118,7 +144,8 @@ def _unscaled(optimizer: Optimizer) -> list[Tensor]:
     """The gradients as the local step shall see them: divided by GradScaler's scale, or none on overflow."""
     found_inf, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
     if found_inf is not None and bool(found_inf):
-        _drop_gradients(optimizer)
+        for p in _parameters(optimizer):
+            p.grad = None
     elif scale is not None:
         torch._foreach_mul_(_gradients(optimizer), 1.0 / float(scale))
     if found_inf is not None or scale is not None:

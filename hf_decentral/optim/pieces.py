@@ -8,13 +8,16 @@ treats every number, or every parameter, by itself gives the same result to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hf_decentral.errors.parameters import second_backward
 from hf_decentral.optim.accum_adam import AccumAdam, AccumAdamW
+from hf_decentral.optim.bucket import Buckets
+from hf_decentral.optim.handle import Gossip
 
 # Exactly these: a subclass may count its steps, or look at all parameters, in a way of its own.
 SEPARABLE: tuple[type[Optimizer], ...] = (
@@ -38,45 +41,107 @@ def separable(optimizer: Optimizer) -> bool:
 
 
 class Pieces:
-    """Shows an optimizer a part of its parameters at a time."""
+    """Takes the local step of an optimizer bucket by bucket.
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    Args:
+        optimizer: one that is :func:`separable`.
+        gossip: its handle.
+    """
+
+    def __init__(self, optimizer: Optimizer, gossip: Gossip) -> None:
         self._optimizer = optimizer
+        self._gossip = gossip
         self._whole: list[list[Tensor]] = []
 
-    def take(
-        self, pieces: Sequence[Sequence[Tensor]], ready: Callable[[int], None], sent: Callable[[int], None]
-    ) -> None:
-        """Step all pieces but the last, whose turn is the optimizer's own step, which follows.
+    def before_step(self, done: Collection[int] = ()) -> bool:
+        """Land, step and send all buckets but the last, whose turn is the optimizer's own step.
 
         Args:
-            pieces: the parameters of each bucket.
-            ready: called before the step of a piece, with its number.
-            sent: called after it.
-        """
-        step = type(self._optimizer).step.__wrapped__  # type: ignore[attr-defined]  # without the hooks
-        groups = self._optimizer.param_groups
-        self._whole = [group["params"] for group in groups]
-        numbers = {id(p): k for k, piece in enumerate(pieces) for p in piece}
-        last = len(pieces) - 1
-        parts = [
-            [[p for p in params if numbers.get(id(p), last) == k] for params in self._whole]
-            for k in range(last + 1)
-        ]
-        try:
-            for k, part in enumerate(parts):
-                ready(k)
-                for group, params in zip(groups, part, strict=True):
-                    group["params"] = params
-                if k < last:
-                    step(self._optimizer)
-                    sent(k)
-        except BaseException:
-            self.restore()
-            raise
+            done: the buckets that were sent already.
 
-    def restore(self) -> None:
-        """Show all parameters again."""
+        Returns:
+            False where nothing was done, because this step must be taken as a whole.
+        """
+        buckets = self._gossip.steady()
+        if buckets is None or (len(buckets.flats) < 2 and not done):
+            return False
+        left = [lane for lane in range(len(buckets.flats)) if lane not in done]
+        for lane in left[:-1]:
+            self.take(buckets, lane)
+        for lane in left[-1:]:
+            self._gossip.land(lane)
+        early = {id(p) for lane, piece in enumerate(buckets.members) if lane not in left[-1:] for p in piece}
+        self._show(lambda p: id(p) not in early)
+        return True
+
+    def take(self, buckets: Buckets, lane: int) -> None:
+        """Land one bucket, take the step of its parameters, and send it along the next round."""
+        self._gossip.land(lane)
+        piece = {id(p) for p in buckets.members[lane]}
+        self._show(lambda p: id(p) in piece)
+        try:
+            type(self._optimizer).step.__wrapped__(self._optimizer)  # type: ignore[attr-defined]  # no hooks
+        finally:
+            self.after_step()
+        self._gossip.leave(lane)
+
+    def after_step(self) -> None:
+        """Show the optimizer all its parameters again."""
         for group, params in zip(self._optimizer.param_groups, self._whole, strict=False):
             group["params"] = params
         self._whole = []
+
+    def _show(self, chosen: Callable[[Tensor], bool]) -> None:
+        groups = self._optimizer.param_groups
+        self._whole = [group["params"] for group in groups]
+        for group in groups:
+            group["params"] = [p for p in group["params"] if chosen(p)]
+
+
+class Early:
+    """Takes the step of a bucket inside backward, as soon as the gradients of its parameters are there.
+
+    The wire is then busy from the first finished bucket on. Whatever looks at all gradients before the step
+    (clipping, a gradient scaler, accumulation) comes too late.
+
+    Args:
+        gossip: the handle of an optimizer.
+        pieces: how a step is taken bucket by bucket.
+        finite: whether the gradients of some parameters may be used; it drops those that may not.
+    """
+
+    def __init__(self, gossip: Gossip, pieces: Pieces, finite: Callable[[Sequence[Tensor]], None]) -> None:
+        self._gossip = gossip
+        self._pieces = pieces
+        self._finite = finite
+        self._lanes: dict[int, int] = {}
+        self._missing: dict[int, int] = {}
+        self._buckets: Buckets | None = None
+        self._hooked: set[int] = set()
+        self.done: set[int] = set()
+
+    def watch(self) -> None:
+        """After a step: wait for the gradients of the next one."""
+        self.done.clear()
+        self._buckets = self._gossip.steady()
+        members = self._buckets.members if self._buckets is not None else []
+        self._lanes = {id(p): lane for lane, piece in enumerate(members) for p in piece}
+        self._missing = {lane: len(piece) for lane, piece in enumerate(members)}
+        for piece in members:
+            for p in piece:
+                if id(p) not in self._hooked:
+                    p.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+                    self._hooked.add(id(p))
+
+    @torch.no_grad()
+    def _arrived(self, p: Tensor) -> None:
+        lane = self._lanes.get(id(p))
+        if lane is None or self._buckets is None:
+            return
+        if self._missing[lane] <= 0:
+            raise second_backward()
+        self._missing[lane] -= 1
+        if not self._missing[lane] and self._gossip.steady() is self._buckets:
+            self._finite(self._buckets.members[lane])
+            self._pieces.take(self._buckets, lane)
+            self.done.add(lane)

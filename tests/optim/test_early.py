@@ -1,0 +1,106 @@
+"""A step that is taken bucket by bucket inside backward is the same step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hf_decentral import gossip
+from hf_decentral.errors import ParameterError
+from hf_decentral.optim import decentralize
+from hf_decentral.transport import Memory
+from tests.processes import run
+
+TINY = 1e-5  # megabytes: one parameter a bucket
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 6))
+    model[2].weight = nn.Parameter(model[2].weight.detach())
+    model.register_parameter("unused", nn.Parameter(torch.ones(3)))
+    model.register_parameter("scale", nn.Parameter(torch.ones(())))
+    return model
+
+
+def loss(model: Any, worker: int, step: int) -> Tensor:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(100 * worker + step))
+    return (model(x) * model.scale * x @ model[0].weight.T).square().mean()  # a weight that is used twice
+
+
+def trained(worker: int, early: bool, averaging: str, poison: bool) -> tuple[list[Tensor], int, list[float]]:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    decentralize(optimizer, "one_peer_exponential", averaging=averaging, bucket_mb=TINY, early=early)
+    rates = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    distances = []
+    for step in range(6):
+        optimizer.zero_grad()
+        value = loss(model, worker, step)
+        if poison and (worker, step) == (1, 3):
+            value = value * float("nan")
+        value.backward()
+        optimizer.step()
+        rates.step()
+        if step == 2:
+            distances.append(gossip(optimizer).distance())
+        if step == 4:
+            gossip(optimizer).flush()
+    return [p.detach().clone() for p in model.parameters()], gossip(optimizer).step, distances
+
+
+@pytest.mark.parametrize("averaging", ["plain", "bf16"])
+def test_a_step_inside_backward_is_the_same_step(averaging: str) -> None:
+    usual, early = (run(3, trained, kind, averaging, False) for kind in (False, True))
+    for (p, steps, far), (q, others, near) in zip(usual, early, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(p, q, strict=True))
+        assert (steps, far) == (others, near)
+
+
+def test_a_nan_is_dropped_inside_backward_too() -> None:
+    for p, _, _ in run(3, trained, True, "plain", True):
+        assert all(each.isfinite().all() for each in p)
+
+
+def twice(worker: int) -> str:
+    model = net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", bucket_mb=TINY, early=True)
+    loss(model, worker, 0).backward()
+    optimizer.step()
+    loss(model, worker, 1).backward()
+    try:
+        gossip(optimizer).flush()
+    except ParameterError as error:
+        first = str(error)
+    try:
+        loss(model, worker, 2).backward()
+    except ParameterError as error:
+        return first + str(error)
+    return ""
+
+
+def test_two_backwards_and_a_look_between_are_told() -> None:
+    for said in run(2, twice):
+        assert "between backward() and step()" in said
+        assert "a second backward()" in said.lower() or "second backward()" in said
+
+
+class Own(torch.optim.SGD):
+    """Nobody knows what it does in a step."""
+
+
+@pytest.mark.parametrize(
+    ("make", "order", "said"),
+    [
+        (lambda p: Own([p], lr=0.1), "awc", "parameter by parameter"),
+        (lambda p: torch.optim.SGD([p], lr=0.1), "atc", "order is 'atc'"),
+        (lambda p: torch.optim.SGD([p], lr=0.1), "awc", "several workers"),
+    ],
+)
+def test_what_cannot_begin_early_is_told(make: Any, order: str, said: str) -> None:
+    p = nn.Parameter(torch.ones(2, 3))
+    with pytest.raises(ParameterError, match=said):
+        decentralize(make(p), "ring", order=order, transport=Memory(2), early=True)
