@@ -101,7 +101,6 @@ class Processes:
         them, the two directions of a link take turns instead of running at once."""
         me, round, payload = self.local[0], request.round, request.payload
         senders, receivers = round.senders(me), round.receivers(me)
-        line = self._lines[lane % len(self._lines)]
         tag = step % (2**31 // _LANES) * _LANES + lane
         inbox = [self._buffer(lane, k, payload, payload.dtype) for k in range(len(senders))]
         calls: list[tuple[Any, Tensor, int]] = [
@@ -115,8 +114,11 @@ class Processes:
                 ops = [dist.P2POp(call, box, j, self._group) for call, box, j in calls]
                 waits = [((*senders, *receivers), work) for work in dist.batch_isend_irecv(ops)]
             else:
-                waits = [((j,), call(box, j, group=line, tag=tag)) for call, box, j in calls]
+                waits = [((j,), call(box, j, group=self._line(call is dist.isend, j), tag=tag)) for call, box, j in calls]
         return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
+
+    def _line(self, sending: bool, other: int) -> Any:
+        return self._lines[-1 if sending == (self.local[0] < other) else 0]
 
     def _terms(self, request: Send, inbox: list[Tensor]) -> list[tuple[Tensor, float]]:
         """The vectors to be summed with their weights, in the order of their senders."""
