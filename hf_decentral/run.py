@@ -22,7 +22,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from hf_decentral.errors import DecentralizedError
+from hf_decentral.errors.ending import no_traceback
 from hf_decentral.errors.launch import no_module, no_script
 
 # The modules of transformers from which scripts import these names.
@@ -102,15 +102,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("SCRIPT", help="a script that trains with transformers; what follows is its own")
     own = 1 + (list(words[:1]) == ["-m"])  # the script may have flags that are also written here
     chosen = parser.parse_args(words[:own])
-    try:
+    with no_traceback():
         if chosen.m:
             run_module(chosen.SCRIPT, words[own:])
         else:
             run_script(Path(chosen.SCRIPT), words[own:])
-    except DecentralizedError as error:
-        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,9 @@ import numpy as np
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, set_seed
 
-from hf_decentral import DecentralizedError
+from hf_decentral.errors.ending import no_traceback
 from hf_decentral.integrations import recipe
+from hf_decentral.integrations.recipe import option
 from hf_decentral.metrics import bleu, find_wordnet, meteor
 from hf_decentral.trainer import DecentralizedSeq2SeqTrainer, DecentralizedSeq2SeqTrainingArguments
 from hf_decentral.trainer.timing import StepTimer
@@ -43,10 +43,6 @@ from hf_decentral.translation import (
     transformer,
 )
 from hf_decentral.translation.pairs import clean
-
-
-def option(help: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass
@@ -260,9 +256,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with no_traceback():
         main(sys.argv[1:])
-    except DecentralizedError as error:
-        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)

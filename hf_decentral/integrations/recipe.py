@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import Action, ArgumentDefaultsHelpFormatter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,18 @@ from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations.launch import read
 
 S = TypeVar("S")
+
+
+def option(text: str, default: Any = None) -> Any:
+    """A field of a dataclass that `parse` makes a flag of; ``--help`` shows the text."""
+    return field(default=default, metadata={"help": text})
+
+
+class _Help(ArgumentDefaultsHelpFormatter):
+    """Shows the defaults, but no ``(default: None)``: what happens without the flag, its text tells."""
+
+    def _get_help_string(self, action: Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
@@ -26,7 +39,10 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
     """
     from transformers import HfArgumentParser  # heavy
 
-    parser: Any = HfArgumentParser(kind, description=description, allow_abbrev=False)  # type: ignore[arg-type]
+    parser: Any = HfArgumentParser(
+        kind,  # type: ignore[arg-type]
+        description=description, allow_abbrev=False, formatter_class=_Help,
+    )  # fmt: skip
     settings: Any = parser.parse_args_into_dataclasses(list(arguments))[0]
     if settings.recipe is not None:
         recipe = read(Path(settings.recipe), "--recipe")
