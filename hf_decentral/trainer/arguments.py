@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -109,10 +109,9 @@ def settle(args: TrainingArguments) -> Settings:
     Raises:
         SettingsError: a setting that cannot be meant.
     """
-    given = _given(args)
-    found = settings.resolve(given)
+    found = settings.resolve(_given(args))
     if dict(found.sources)["topology"] == "default" and not names.is_ours(args.optim):
-        return settings.resolve(given | {"topology": ALLREDUCE})
+        return replace(found, topology=ALLREDUCE)  # the source stays: nobody asked for it
     return found
 
 
@@ -122,7 +121,9 @@ def make_plugin(args: TrainingArguments) -> DecentralizedPlugin:
     Raises:
         SettingsError: a setting that cannot be meant.
     """
-    return DecentralizedPlugin(**_given(args) | {"topology": settle(args).topology})
+    plugin = DecentralizedPlugin(**_given(args))
+    plugin.settings = settle(args)
+    return plugin
 
 
 def _given(args: TrainingArguments) -> dict[str, Any]:
