@@ -112,5 +112,12 @@ def test_a_name_offers_the_nearest():
     assert "choose one" in str(errors.unknown_name("topology", "xyzzy", ["ring"])).lower()
 
 
+def test_of_a_long_table_the_near_names_are_told_or_all():
+    table = [*(f"optimizer{number}" for number in range(30)), "ring"]
+    assert "31 names, among them ring." in str(errors.unknown_name("name", "rign", table))
+    told = str(errors.unknown_name("name", "xyzzy", table))
+    assert all(name in told for name in table)
+
+
 def test_sentence_keeps_the_given_words():
     assert sentence("a b", "c", "d.") == "A b.\n  C.\n  D."
