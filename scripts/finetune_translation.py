@@ -248,8 +248,7 @@ def main(arguments: list[str]) -> None:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("hf_decentral").setLevel(logging.INFO if s.process_index == 0 else logging.WARNING)
     trainer, data, timer = begin(s)
-    resume = s.resume_from_checkpoint
-    trainer.train(resume_from_checkpoint=True if resume in ("True", "true") else resume)
+    trainer.train(resume_from_checkpoint=s.resume_from_checkpoint)
     finish(trainer, data, timer)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()  # no worker leaves while another still needs its connections

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from accelerate.utils import load as load_plain
 
-from hf_decentral.errors.checkpoint import Unfit, not_loaded, not_saved, other_run
+from hf_decentral.errors.checkpoint import Unfit, not_loaded, not_saved, not_there, other_run
 from hf_decentral.errors.trainer import no_whole_checkpoint
 from hf_decentral.integrations import snapshot
 from hf_decentral.integrations.folder import MANIFEST, Gather, agreed, check, checksum, read_manifest
@@ -147,6 +147,8 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
     worker, first = plugin.accelerator.process_index, plugin.accelerator.is_local_main_process
 
     def look() -> None:
+        if not folder.is_dir():
+            raise Unfit(not_there(str(folder)))
         manifest = read_manifest(folder)
         if not manifest and not any(folder.glob("decentral_worker_*.pt")):
             return  # transformers' own, from a run with All-Reduce

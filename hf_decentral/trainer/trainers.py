@@ -237,7 +237,14 @@ class Decentralized(_Base):
     # ---- resuming ----
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker."""
+        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker.
+
+        Raises:
+            CheckpointError: on every worker, where one cannot read its part of the checkpoint.
+            SettingsError: True, and no checkpoint is whole on every worker.
+        """
+        if resume_from_checkpoint in ("True", "true"):  # as scripts hand on --resume_from_checkpoint, a text
+            resume_from_checkpoint = True
         if self.gossips and resume_from_checkpoint:
             wanted = resume_from_checkpoint
             resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, wanted)

@@ -78,8 +78,10 @@ def test_a_folder_that_is_not_whole_is_passed_over_or_refused(tmp_path: Path) ->
     run(2, _seen, str(tmp_path), None, {})
     last = tmp_path / "checkpoint-6"
     (last / "decentral.json").unlink()  # a kill in the middle of saving
-    assert len(run(2, _seen, str(tmp_path), True, {})[0]) == 4
+    assert len(run(2, _seen, str(tmp_path), "True", {})[0]) == 4  # as the command line gives it
     shutil.rmtree(last)
+    for outcome in outcomes(2, _seen, str(tmp_path), str(last), {}):
+        assert "CheckpointError: " in outcome.error and "there is no folder" in outcome.error
     file = tmp_path / "checkpoint-3" / "decentral_worker_1.pt"
     file.write_bytes(file.read_bytes()[:-10])
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
