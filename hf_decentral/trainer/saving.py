@@ -163,13 +163,14 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
     return str(folder)
 
 
+def checkpoints(output: Path) -> dict[int, Path]:
+    """A Trainer's checkpoint folders by step, the earliest first; complete or not."""
+    found = ((_STEP.fullmatch(path.name), path) for path in output.glob("checkpoint-*") if path.is_dir())
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
+
+
 def _last(plugin: DecentralizedPlugin, output: Path) -> Path:
-    found = sorted(
-        (int(match[1]), path)
-        for path in output.glob("checkpoint-*")
-        if path.is_dir() and (match := _STEP.fullmatch(path.name))
-    )
-    folders = [path for _, path in found]
+    folders = list(checkpoints(output).values())
     if not any(plugin.gather(any(any(path.glob("decentral*")) for path in folders))):
         if not folders:
             raise no_whole_checkpoint(str(output))
