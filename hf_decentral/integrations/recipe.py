@@ -57,13 +57,13 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
 
 
 def at_least(settings: object, smallest: int, names: Sequence[str]) -> None:
-    """Refuse numbers that are too small.
+    """Refuse numbers that are too small; None, a flag that was left out, is none.
 
     Raises:
         SettingsError: naming the first of them.
     """
     for name in names:
         value = getattr(settings, name)
-        if value < smallest:
+        if value is not None and value < smallest:
             expected = f"a whole number, {smallest} or more"
             raise out_of_range(f"--{name}", value, expected, "correct the flag or the recipe")
