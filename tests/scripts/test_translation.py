@@ -38,7 +38,7 @@ def fields_of_the_script() -> set[str]:
 
 def test_recipes_hold_flags_only() -> None:
     recipes = sorted((ROOT / "scripts" / "recipes").glob("transformer_*.yaml"))
-    assert len(recipes) == 2
+    assert len(recipes) == 3
     for recipe in recipes:
         assert set(yaml.safe_load(recipe.read_text())) <= fields_of_the_script(), recipe.name
 
@@ -73,6 +73,7 @@ def test_a_run_with_scores_that_sacrebleu_finds_again(tmp_path: Path, flags: lis
     assert summary["topology"] == flags[0].split("=")[1]
     for name in ("bleu", "val_loss", "tokens", "step_seconds", "optim", "sent_bytes"):
         assert summary[name] is not None
+    assert summary["settings"]["max_tokens"] == 600 and summary["settings"]["train_file"] is None
     assert summary["tokens"] > 0 and "tok:13a" in summary["bleu_signature"]
     again = subprocess.run(
         [sys.executable, "-m", "sacrebleu", "references.txt", "-i", "predictions.txt"],
@@ -137,3 +138,11 @@ def test_bad_data_is_told_in_a_sentence(tmp_path: Path) -> None:
     )
     assert "'de'" in told
     assert "adam" in refused(tmp_path / "o4", "--optim=acumadam").lower()
+
+
+def test_what_cannot_be_done_after_training_is_refused_before(tmp_path: Path) -> None:
+    told = refused(tmp_path / "o1", "--average_last=2")  # and no checkpoints are saved
+    assert "no checkpoint" in told.lower() and "Traceback" not in told
+    told = refused(tmp_path / "o2", f"--wordnet={tmp_path}")
+    assert "METEOR needs WordNet" in told and str(tmp_path) in told
+    assert not (tmp_path / "o1").exists() and not (tmp_path / "o2").exists()
