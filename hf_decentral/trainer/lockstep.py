@@ -7,6 +7,7 @@ it in the next exchange.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -14,9 +15,11 @@ from typing import Any
 
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import CallbackHandler
+from transformers.trainer_utils import has_length
 
 from hf_decentral.errors import PeerLost
-from hf_decentral.errors.trainer import called_alone, no_batches, no_step
+from hf_decentral.errors.peers import workers_disagree
+from hf_decentral.errors.trainer import called_alone, no_batches, no_rows, no_step
 from hf_decentral.integrations.plugin import DecentralizedPlugin
 
 Gather = Callable[[Any], list[Any]]
@@ -142,6 +145,47 @@ def _decides_alike(kind: type) -> bool:
         return bool(said)
     own = kind.__module__.startswith(("transformers.", "hf_decentral."))
     return own and kind is not EarlyStoppingCallback and kind.__name__ != "JITCheckpointCallback"
+
+
+def some_rows(data: Any, gather: Gather | None) -> None:
+    """See that there is something to train on, on every worker. Collective, where there are several.
+
+    Args:
+        data: what the Trainer trains on; what has no length may hold anything.
+        gather: gives the value of every worker; None where there is one.
+
+    Raises:
+        DataError: on every worker, where one has none.
+    """
+    empty = has_length(data) and len(data) == 0
+    every = [empty] if gather is None else gather(empty)
+    if any(every):
+        raise no_rows([worker for worker, none in enumerate(every) if none], len(every))
+
+
+def same_rows(loader: Any, gather: Gather) -> None:
+    """See that all workers come with the same data, of which Accelerate gives each its part. Collective.
+
+    Args:
+        loader: what is evaluated here.
+        gather: gives the value of every worker. Collective.
+
+    Raises:
+        MismatchError: on every worker; the results of some would wait for those of others, or be mixed up.
+    """
+    every = gather(_seen(loader))
+    majority = Counter(every).most_common(1)[0][0]
+    others = {worker: seen for worker, seen in enumerate(every) if seen != majority}
+    if others:
+        raise workers_disagree("the data to evaluate", majority, others)
+
+
+def _seen(loader: Any) -> str:
+    if not has_length(loader):
+        return "batches of unknown number"
+    batches = f"{len(loader)} batch{'' if len(loader) == 1 else 'es'}"
+    rows = f" of {loader.total_dataset_length} rows" if hasattr(loader, "total_dataset_length") else ""
+    return batches + rows
 
 
 def common_schedule(gather: Gather, schedule: tuple[Any, ...]) -> tuple[Any, ...]:
