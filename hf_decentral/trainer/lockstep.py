@@ -113,6 +113,8 @@ class AgreedCallbacks(CallbackHandler):
             self._events = frozenset().union(*self._gather(self._own_events()))
             self._held = set()
         control = super().call_event(event, args, state, control, **kwargs)
+        if event == "on_epoch_end" and state.global_step >= state.max_steps:
+            control.should_training_stop = True  # a finished run was resumed, on a stream: no step is left
         if event == "on_substep_end" and "on_step_end" in self._events:
             # A worker that left the window of micro-batches now would miss the exchange at its end.
             self._held |= {flag for flag in _FLAGS if getattr(control, flag)}
@@ -216,12 +218,16 @@ class CommonEnd:
 
     Args:
         gather: gives the value of every worker. Collective.
+
+    Attributes:
+        resumed: the next data is the rest of an epoch, which may hold no whole step.
     """
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
         self._begun: Any = None
         self._over: Any = None
+        self.resumed = False
 
     def take(self, iterator: Iterator[Any], number: int) -> list[Any]:
         """The batches of one step, or none once a worker has too few for it. Collective.
@@ -231,6 +237,8 @@ class CommonEnd:
         """
         if iterator is self._over:
             return []
+        if self.resumed:
+            self._begun, self.resumed = iterator, False
         found = list(islice(iterator, number))
         counts = self._gather(len(found))
         if min(counts) == number:

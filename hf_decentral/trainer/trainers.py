@@ -6,6 +6,7 @@ With ``topology="allreduce"``, or one worker, everything here steps aside for th
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,7 +20,7 @@ from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
 from hf_decentral.integrations.folder import read_manifest
 from hf_decentral.integrations.snapshot import own_memory
-from hf_decentral.trainer import names, saving
+from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
 from hf_decentral.trainer.lockstep import (
     AgreedCallbacks,
@@ -101,6 +102,16 @@ class Decentralized(_Base):
         """As stock; where workers have different numbers of batches, the fewest count for all."""
         own: tuple[Any, ...] = super().set_initial_training_values(args, dataloader)
         return common_schedule(self._meetings.gather_for("the steps"), own) if self.gossips else own
+
+    def _init_training_state(
+        self, max_steps: int, per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> tuple[int, int]:
+        """As stock; where the data has no length, in the epoch in which the checkpoint was taken."""
+        found = super()._init_training_state(max_steps, per_epoch, epochs, checkpoint, trial)
+        if self.gossips and epochs == sys.maxsize and found != (0, 0):
+            found = position.of(str(checkpoint), self.args.gradient_accumulation_steps, max_steps)
+            self._common_end.resumed = found[1] > 0
+        return found
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         """As stock; data of unknown length ends on all workers at the same step."""
@@ -217,10 +228,8 @@ class Decentralized(_Base):
             return
         run_folder = self._get_output_dir(trial)
         folder = Path(run_folder) / f"checkpoint-{self.state.global_step}"
-        limit, self.args.save_total_limit = (
-            self.args.save_total_limit,
-            None,
-        )  # none goes before this one is whole
+        # None goes before this one is whole.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
         self._troubles = []
         try:
             saving.Saving(self.plugin, folder, self._meetings.gather_for("a checkpoint")).write(
