@@ -6,6 +6,7 @@ With ``topology="allreduce"``, or one worker, everything here steps aside for th
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,9 +20,16 @@ from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
 from hf_decentral.integrations.folder import read_manifest
 from hf_decentral.integrations.snapshot import own_memory
-from hf_decentral.trainer import names, saving
+from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
-from hf_decentral.trainer.lockstep import AgreedCallbacks, CommonEnd, Meetings, common_schedule
+from hf_decentral.trainer.lockstep import (
+    AgreedCallbacks,
+    CommonEnd,
+    Meetings,
+    common_schedule,
+    same_rows,
+    some_rows,
+)
 
 logger = logging.getLogger(__name__)
 # A mixin to be put before a Trainer: what it calls by super() is the Trainer's.
@@ -93,7 +101,17 @@ class Decentralized(_Base):
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """As stock; where workers have different numbers of batches, the fewest count for all."""
         own: tuple[Any, ...] = super().set_initial_training_values(args, dataloader)
-        return common_schedule(self._meetings.gather_for("train()"), own) if self.gossips else own
+        return common_schedule(self._meetings.gather_for("the steps"), own) if self.gossips else own
+
+    def _init_training_state(
+        self, max_steps: int, per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> tuple[int, int]:
+        """As stock; where the data has no length, in the epoch in which the checkpoint was taken."""
+        found = super()._init_training_state(max_steps, per_epoch, epochs, checkpoint, trial)
+        if self.gossips and epochs == sys.maxsize and found != (0, 0):
+            found = position.of(str(checkpoint), self.args.gradient_accumulation_steps, max_steps)
+            self._common_end.resumed = found[1] > 0
+        return found
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         """As stock; data of unknown length ends on all workers at the same step."""
@@ -122,13 +140,15 @@ class Decentralized(_Base):
     def _versions(self) -> tuple[int, ...]:
         return tuple(p._version for p in self.model.parameters())
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
         """As stock, on the consensus: also for ``predict`` and generation."""
-        with self._consensus("evaluate() or predict()"):
-            if self.gossips:
-                # Seq2SeqTrainer counts rows twice that fill the last batch; metrics would tell of the workers
-                self.gather_function = self.accelerator.gather_for_metrics
-            return super().evaluation_loop(*args, **kwargs)
+        if not self.gossips:
+            return super().evaluation_loop(dataloader, *args, **kwargs)
+        same_rows(dataloader, self._meetings.gather_for("evaluate() or predict()"))
+        # Seq2SeqTrainer counts rows twice that fill the last batch; metrics would tell of the workers
+        self.gather_function = self.accelerator.gather_for_metrics
+        with self._consensus("evaluate() or predict()"), self.plugin.naming():
+            return super().evaluation_loop(dataloader, *args, **kwargs)
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         """As stock; every worker's model then is the consensus (or the best one of it)."""
@@ -208,10 +228,8 @@ class Decentralized(_Base):
             return
         run_folder = self._get_output_dir(trial)
         folder = Path(run_folder) / f"checkpoint-{self.state.global_step}"
-        limit, self.args.save_total_limit = (
-            self.args.save_total_limit,
-            None,
-        )  # none goes before this one is whole
+        # None goes before this one is whole.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
         self._troubles = []
         try:
             saving.Saving(self.plugin, folder, self._meetings.gather_for("a checkpoint")).write(
@@ -245,13 +263,16 @@ class Decentralized(_Base):
         """
         if resume_from_checkpoint in ("True", "true"):  # as scripts hand on --resume_from_checkpoint, a text
             resume_from_checkpoint = True
-        if self.gossips and resume_from_checkpoint:
+        some_rows(self.train_dataset, self._meetings.gather_for("train()") if self.gossips else None)
+        if not self.gossips:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        if resume_from_checkpoint:
             wanted = resume_from_checkpoint
             resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, wanted)
-        if self.gossips:
-            self._united = None
-            self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        self._united = None
+        self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
+        with self.plugin.naming():
+            return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _has_workers(self, checkpoint: str | None) -> bool:
         if not self.gossips or checkpoint is None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hf_decentral.transport.combine import Combiner
-from hf_decentral.transport.lost import Notes
+from hf_decentral.transport.lost import Notes, cause_of
 from hf_decentral.transport.wire import Send
 
 Waits = Sequence[tuple[tuple[int, ...], Any]]
@@ -42,7 +42,7 @@ class Waiter:
             yield
         except RuntimeError as error:
             waited = time.perf_counter() - began
-            cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            cause = cause_of(error)
             raise self._notes.explain(peers, round, waited, self._deadline_seconds, cause) from error
         finally:
             self.seconds += time.perf_counter() - began

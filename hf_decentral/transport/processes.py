@@ -10,10 +10,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hf_decentral.errors import PeerLost
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport.combine import HALF, Combiner
 from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter
-from hf_decentral.transport.lost import Notes
+from hf_decentral.transport.lost import Notes, cause_of
 from hf_decentral.transport.wire import Pending, Send
 
 _LANES = 1024  # lanes share the tag with the number of the step; a tag has 31 bits
@@ -143,6 +144,10 @@ class Processes:
         with self._waiter.naming(self._others(), -1):
             dist.all_gather_object(values, value, group=self._talks)
         return values
+
+    def explain(self, error: Exception) -> PeerLost:
+        """Who was lost, where a collective that is not of this package failed."""
+        return self._notes.explain(self._others(), -1, None, None, cause_of(error))
 
     def close(self, step: int) -> None:
         """See :meth:`Transport.close`."""

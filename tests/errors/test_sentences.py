@@ -21,6 +21,7 @@ VALUES: dict[str, Any] = {
     "int": 3,
     "int | None": 3,
     "float": 1.5,
+    "float | None": 1.5,
     "bool": True,
     "object": "thing",
     "Any": "thing",

@@ -27,6 +27,10 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
     Trainer.get_optimizer_cls_and_kwargs: ["args", "model"],
     Trainer.create_optimizer: ["self", "model"],
     Trainer.set_initial_training_values: ["self", "args", "dataloader"],
+    Trainer._init_training_state: [
+        *("self", "max_steps", "num_update_steps_per_epoch", "num_train_epochs", "resume_from_checkpoint"),
+        "trial",
+    ],
     Trainer.get_batch_samples: ["self", "epoch_iterator", "num_batches", "device"],
     Trainer.evaluation_loop: [
         *("self", "dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix"),
@@ -87,6 +91,8 @@ MENTIONS: dict[Any, tuple[str, ...]] = {
         "rotate_checkpoints(",
         "self._get_output_dir(trial=trial)",
     ),
+    Trainer.set_initial_training_values: ("num_train_epochs = sys.maxsize",),
+    Trainer._run_epoch: ("self.state.epoch = epoch + (step + 1) / steps_in_epoch",),
     Trainer._get_num_items_in_batch: ("if self.args.average_tokens_across_devices:",),
     Trainer.compute_loss: ("self.args.average_tokens_across_devices",),
     Trainer.save_model: ("self._save(output_dir)",),
