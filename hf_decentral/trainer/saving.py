@@ -183,6 +183,11 @@ def _last(plugin: DecentralizedPlugin, output: Path) -> Path:
     return chosen
 
 
+def holds_workers(checkpoint: str | Path | None) -> bool:
+    """True where a checkpoint holds the state of every worker, not a consensus alone."""
+    return checkpoint is not None and worker_name(0) in read_manifest(Path(checkpoint)).get("files", {})
+
+
 def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
     """Go on with what every worker saved. Collective.
 

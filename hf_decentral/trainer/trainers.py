@@ -18,7 +18,6 @@ from transformers.trainer_utils import has_length, rotate_checkpoints
 
 from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
-from hf_decentral.integrations.folder import read_manifest
 from hf_decentral.integrations.snapshot import own_memory
 from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
@@ -267,21 +266,14 @@ class Decentralized(_Base):
         if not self.gossips:
             return super().train(resume_from_checkpoint, *args, **kwargs)
         if resume_from_checkpoint:
-            wanted = resume_from_checkpoint
-            resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, wanted)
+            resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, resume_from_checkpoint)
         self._united = None
         self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
         with self.plugin.naming():
             return super().train(resume_from_checkpoint, *args, **kwargs)
 
-    def _has_workers(self, checkpoint: str | None) -> bool:
-        if not self.gossips or checkpoint is None:
-            return False
-        files = read_manifest(Path(checkpoint)).get("files", {})
-        return saving.worker_name(0) in files
-
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if self._has_workers(checkpoint):
+        if self.gossips and saving.holds_workers(checkpoint):
             saving.load(self.plugin, Path(str(checkpoint)), self.lr_scheduler)
             return
         if self.gossips and checkpoint is not None:
@@ -289,7 +281,7 @@ class Decentralized(_Base):
         super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        if not self._has_workers(checkpoint):  # else each has its own
+        if not (self.gossips and saving.holds_workers(checkpoint)):  # else each has its own
             super()._load_scaler(checkpoint)
 
 
