@@ -9,6 +9,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+from accelerate.utils import load as load_plain
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import TrainerCallback
@@ -88,6 +89,9 @@ def test_adapters_alone_travel_and_are_saved_and_gone_on_with(tmp_path: Path, to
         _close_to_the_mean(
             tmp_path / "whole" / folder / "adapter_model.safetensors", [first[step - 1], second[step - 1]]
         )
+
+    held = load_plain(tmp_path / "whole" / "checkpoint-3" / "decentral_worker_1.pt")["models"][0]
+    assert held and all("lora_" in name for name in held)
 
     shutil.copytree(tmp_path / "whole" / "checkpoint-3", tmp_path / "stopped" / "checkpoint-3")
     again = run(2, _trained, str(tmp_path / "stopped"), topology, True)
