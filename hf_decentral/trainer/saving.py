@@ -2,7 +2,7 @@
 
 The folder ``checkpoint-500`` of transformers has these files more:
 
-    decentral_worker_3.pt    worker 3's replica, moments, scheduler and gradient scaler
+    decentral_worker_3.pt    worker 3's replica (without frozen weights), moments, scheduler, gradient scaler
     decentral.json           workers, topology, size and CRC-32 of every file: written last
 
 A folder without ``decentral.json`` is not complete and is passed over when training is resumed.
@@ -119,10 +119,19 @@ class Saving:
 
 
 def own_state(plugin: DecentralizedPlugin, scheduler: Any) -> dict[str, Any]:
-    """What this worker has of its own."""
+    """What this worker has of its own: of the model, all but the frozen weights.
+
+    Those are the same on every worker, and in the consensus (or, under an adapter, in the base model): with
+    an adapter, the file has its size and not that of the model.
+    """
     scaler = plugin.accelerator.scaler
+    state = snapshot.replica(plugin.accelerator)
+    frozen = [snapshot.frozen(model) for model in snapshot.models_of(plugin.accelerator)]
+    pairs = list(zip(state["models"], frozen, strict=True))
     return {
-        **snapshot.replica(plugin.accelerator),
+        **state,
+        "models": [{n: v for n, v in values.items() if n not in names} for values, names in pairs],
+        "frozen": [sorted(names) for names in frozen],
         "scheduler": scheduler.state_dict(),
         "scaler": None if scaler is None else scaler.state_dict(),
     }
@@ -227,9 +236,13 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
 
 def _fits(plugin: DecentralizedPlugin, state: dict[str, Any]) -> None:
     """See that a worker's file is one of this model."""
-    for model, values in zip(snapshot.models_of(plugin.accelerator), state["models"], strict=True):
+    models = snapshot.models_of(plugin.accelerator)
+    left_out = state.get("frozen", [()] * len(models))
+    for model, values, absent in zip(models, state["models"], map(set, left_out), strict=True):
         for name, tensor in model.state_dict().items():
+            if name in absent or not isinstance(tensor, torch.Tensor):
+                continue
             found = values.get(name)
-            if isinstance(tensor, torch.Tensor) and (found is None or found.shape != tensor.shape):
+            if found is None or found.shape != tensor.shape:
                 was = "not there" if found is None else str(list(found.shape))
                 raise Unfit(other_run(name, was, str(list(tensor.shape))))

@@ -18,7 +18,7 @@ from transformers.trainer_utils import has_length, rotate_checkpoints
 
 from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
-from hf_decentral.integrations.snapshot import own_memory
+from hf_decentral.integrations.snapshot import frozen, own_memory
 from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
 from hf_decentral.trainer.lockstep import (
@@ -205,7 +205,7 @@ class Decentralized(_Base):
         with self._consensus("save_model()"), self._noting():
             if self.gossips and state_dict is None and self.args.should_save:
                 plain = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-                state_dict = own_memory(plain.state_dict())
+                state_dict = own_memory(plain.state_dict(), shared=frozen(plain))
             super()._save(output_dir, state_dict)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.scripts.launches import begin, finish, torchrun
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLAN = """
 - {method: allreduce, lr: 1e-3, steps: 10, layers: 1, width: 32, block: 16}
@@ -78,3 +80,21 @@ def test_the_benchmark_compares_with_ddp(tmp_path: Path) -> None:
         rows = json.loads(file.read_text())["rows"]
         assert rows[-1]["variant"] == "ring"
         assert rows[-1]["memory_above_local" if more else "ratio_to_ddp"] > 0
+
+
+def test_the_benchmark_compares_our_trainer_with_the_stock_one(tmp_path: Path) -> None:
+    file = tmp_path / "trainer.json"
+    variants = ["stock", "allreduce", "aer"]
+    small = ["--blocks=1", "--steps=4", "--n_layer=1", "--n_embd=32", "--block_size=8", f"--json={file}"]
+    script = [str(ROOT / "scripts" / "benchmark_trainer.py"), "--variants", *variants, *small]
+    process = begin([*torchrun(2), *script], tmp_path / "trainer")
+    code, told = finish(process, tmp_path / "trainer")
+    assert code == 0, told
+    found = json.loads(file.read_text())
+    assert found["workers"] == 2
+    assert list(found["rows"]) == variants
+    for row in found["rows"].values():
+        assert row.keys() == {"step_seconds", "ratio", "quartiles"}
+        assert row["step_seconds"] > 0 and row["quartiles"][0] <= row["ratio"] <= row["quartiles"][1]
+    assert found["rows"]["stock"]["ratio"] == 1
+    assert all(variant in told for variant in variants)

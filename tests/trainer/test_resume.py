@@ -27,8 +27,12 @@ SAVING = {
 
 
 def _seen(rank: int, folder: str, resume: Any, changed: dict[str, Any]) -> list[Tensor]:
-    replicas = Replicas()
+    replicas, changed = Replicas(), dict(changed)
+    frozen = changed.pop("frozen", False)
     made = trainer(folder, callbacks=[replicas], **{**SAVING, **changed})
+    if frozen:
+        positions = made.model.transformer.wpe.weight.requires_grad_(False)
+        positions.data += 1.0 if resume else 0.0  # they too come from the checkpoint
     made.train(resume_from_checkpoint=resume)
     return [*replicas.seen, weights(made.model)]
 
@@ -37,10 +41,10 @@ def _seen(rank: int, folder: str, resume: Any, changed: dict[str, Any]) -> list[
     "changed",
     [
         {"max_steps": 8, "hosts": "1,1,1", "save_steps": 6, "lr_scheduler_type": "cosine"},
-        {"save_only_model": True, "topology": "ring"},
+        {"save_only_model": True, "topology": "ring", "frozen": True},
         {"gradient_accumulation_steps": 2, "optim": "adamw_torch", "topology": "every(2, ring)"},
     ],
-    ids=["second epoch", "save_only_model", "accumulation"],
+    ids=["second epoch", "save_only_model, frozen weights", "accumulation"],
 )
 def test_three_workers_go_on_bit_for_bit(tmp_path: Path, changed: dict[str, Any]) -> None:
     whole = run(3, _seen, str(tmp_path / "whole"), None, changed)
