@@ -3,7 +3,8 @@
 The folder ``checkpoint-500`` of transformers has these files more:
 
     decentral_worker_3.pt    worker 3's replica (without frozen weights), moments, scheduler, gradient scaler
-    decentral.json           workers, topology, size and CRC-32 of every file: written last
+    decentral.json           workers, topology, whether all weights are finite, size and CRC-32 of every file:
+                             written last
 
 A folder without ``decentral.json`` is not complete and is passed over when training is resumed.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import load as load_plain
+from transformers.trainer_utils import sort_checkpoints
 
 from hf_decentral.errors.checkpoint import Unfit, not_loaded, not_saved, not_there, other_run
 from hf_decentral.errors.trainer import no_whole_checkpoint
@@ -30,6 +32,7 @@ from hf_decentral.integrations import snapshot
 from hf_decentral.integrations.folder import MANIFEST, Gather, agreed, check, checksum, read_manifest
 from hf_decentral.integrations.numbering import last_common
 from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.optim.hooks import finite
 
 logger = logging.getLogger(__name__)
 _STEP = re.compile(r"checkpoint-(\d+)")
@@ -77,8 +80,8 @@ class Saving:
         self._token = self._gather(self._token)[0]
         agreed(self._gather, self._put_aside, refusal)
         agreed(self._gather, parts, refusal)
-        keeper = self._keeps()
-        agreed(self._gather, lambda: self._commit() if keeper else None, refusal)
+        keeper, fine = self._keeps(), self._finite()
+        agreed(self._gather, lambda: self._commit(fine) if keeper else None, refusal)
 
     def _put_aside(self) -> None:
         if self._first:
@@ -100,7 +103,19 @@ class Saving:
         me: int = self._plugin.accelerator.process_index
         return self._first or me == min(blind, default=-1)
 
-    def _commit(self) -> None:
+    def _finite(self) -> bool:
+        """Whether the trained weights of all workers are finite, and so their mean. Collective."""
+        models = snapshot.models_of(self._plugin.accelerator)
+        own = finite([p for model in models for p in model.parameters() if p.requires_grad])
+        broken = [k for k, each in enumerate(self._gather(own)) if not each]
+        if broken and self._first:
+            logger.warning(
+                "%s holds weights that are not finite, of workers %s; the last finite checkpoint stays, "
+                "whatever save_total_limit is", self._folder, broken,
+            )  # fmt: skip
+        return not broken
+
+    def _commit(self, fine: bool) -> None:
         (self._folder / self._token).unlink(missing_ok=True)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
         names = [path.relative_to(self._folder).as_posix() for path in files]
@@ -109,6 +124,7 @@ class Saving:
             "workers": self._plugin.workers,
             "topology": self._plugin.topology,
             "token": self._token,
+            "finite": fine,
             "files": {name: path.stat().st_size for name, path in zip(names, files, strict=True)},
             "crc32": {name: checksum(path) for name, path in zip(names, files, strict=True)},
         }
@@ -116,6 +132,24 @@ class Saving:
         aside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         os.replace(aside, self._folder / MANIFEST)
         shutil.rmtree(self._former, ignore_errors=True)
+
+
+def rotate(output: str, limit: int | None, best: str | None) -> None:
+    """Delete the oldest checkpoints, as the Trainer does, but never the last one with finite weights.
+
+    Args:
+        output: the folder of checkpoints.
+        limit: how many to keep; None or 0 for all. The last one, the best one and the last finite one stay.
+        best: the best one, if there is one.
+    """
+    if limit is None or limit <= 0:
+        return
+    found = sort_checkpoints(output, use_mtime=True)
+    sound = [path for path in found if read_manifest(Path(path)).get("finite")]
+    kept = {*found[-1:], *sound[-1:], *([str(Path(best))] if best else ())}
+    old = [path for path in found if path not in kept]
+    for path in old[: max(0, len(found) - limit)]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def own_state(plugin: DecentralizedPlugin, scheduler: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
-from transformers.trainer_utils import has_length, rotate_checkpoints
+from transformers.trainer_utils import has_length
 
 from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
@@ -237,7 +237,7 @@ class Decentralized(_Base):
         finally:
             self._troubles, self.args.save_total_limit = None, limit
         if self.args.should_save:
-            rotate_checkpoints(run_folder, limit, self.state.best_model_checkpoint, use_mtime=True)
+            saving.rotate(run_folder, limit, self.state.best_model_checkpoint)
 
     def _write(self, model: Any, trial: Any, folder: Path) -> None:
         """This worker's part of a checkpoint."""

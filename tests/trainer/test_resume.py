@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
+from transformers import TrainerCallback
 
 from hf_decentral.errors import CheckpointError
 from tests.processes import outcomes, run
@@ -139,3 +141,29 @@ def test_the_best_consensus_is_loaded_at_the_end(tmp_path: Path) -> None:
     assert torch.equal(found[0][0], found[1][0])
     for _, folder, loss, best in found:
         assert Path(folder).is_dir() and abs(loss - best) < 1e-6
+
+
+def _spoiled(rank: int, folder: str) -> None:
+    class Spoils(TrainerCallback):
+        decides_alike = True
+
+        def on_pre_optimizer_step(
+            self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
+        ) -> None:
+            if rank == 1 and state.global_step == 2:
+                optimizer.param_groups[0]["lr"] = float("nan")
+
+    trainer(
+        folder, save_strategy="steps", save_steps=1, save_total_limit=1, topology="ring", optim="dsgd",
+        max_steps=5, callbacks=[Spoils()],
+    ).train()  # fmt: skip
+
+
+def test_the_last_finite_checkpoint_stays(tmp_path: Path) -> None:
+    run(2, _spoiled, str(tmp_path))
+    finite = {}
+    for folder in tmp_path.glob("checkpoint-*"):
+        weights_there = load_file(folder / "model.safetensors").values()
+        finite[folder.name] = all(bool(value.isfinite().all()) for value in weights_there)
+        assert json.loads((folder / "decentral.json").read_text())["finite"] is finite[folder.name]
+    assert finite == {"checkpoint-2": True, "checkpoint-5": False}

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderShard
 from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
 from transformers.trainer_callback import CallbackHandler, TrainerCallback, TrainerControl
-from transformers.trainer_utils import has_length, rotate_checkpoints
+from transformers.trainer_utils import has_length, sort_checkpoints
 
 from hf_decentral.trainer.arguments import DecentralizedArguments
 from hf_decentral.trainer.lockstep import _AGREED_AT, _FLAGS, AgreedCallbacks
@@ -68,9 +68,7 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
     Accelerator.join_uneven_inputs: ["self", "joinables", "even_batches"],
     Accelerator.unwrap_model: ["self", "model", "keep_fp32_wrapper", "keep_torch_compile"],
     Accelerator.gather_for_metrics: ["self", "input_data", "use_gather_object"],
-    rotate_checkpoints: [
-        *("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime", "checkpoint_prefix"),
-    ],
+    sort_checkpoints: ["output_dir", "checkpoint_prefix", "use_mtime", "best_model_checkpoint"],
     has_length: ["dataset"],
 }
 
