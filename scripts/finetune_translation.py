@@ -25,7 +25,7 @@ from typing import Any
 import datasets
 import numpy as np
 from torch.utils.data import DataLoader
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, set_seed
+from transformers import DataCollatorForSeq2Seq, set_seed
 
 from hf_decentral.errors.ending import no_traceback
 from hf_decentral.errors.metrics import no_wordnet
@@ -42,6 +42,7 @@ from hf_decentral.translation import (
     encode,
     language_id,
     lengths,
+    load_model,
     load_pairs,
     load_vocabulary,
     transformer,
@@ -160,8 +161,7 @@ def begin(s: Settings) -> tuple[TranslationTrainer, dict[str, Any], StepTimer]:
         positions = max(s.max_source_length, s.max_target_length)
         model = transformer(s.size, tokenizer, dropout=s.dropout, max_positions=positions)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(s.model)
-        model = AutoModelForSeq2SeqLM.from_pretrained(s.model)
+        model, tokenizer = load_model(s.model)
     longest = getattr(model.config, "max_position_embeddings", None) or math.inf
     limits = {
         f"max_{side}_length": min(getattr(s, f"max_{side}_length"), longest) for side in ("source", "target")

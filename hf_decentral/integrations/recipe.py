@@ -35,7 +35,7 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
         description: shown by ``--help``.
 
     Raises:
-        SettingsError: the recipe cannot be read, or names a flag that there is not.
+        SettingsError: a flag that there is not, here or in the recipe, or a recipe that cannot be read.
     """
     from transformers import HfArgumentParser  # heavy
 
@@ -43,7 +43,11 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
         kind,  # type: ignore[arg-type]
         description=description, allow_abbrev=False, formatter_class=_Help,
     )  # fmt: skip
-    settings: Any = parser.parse_args_into_dataclasses(list(arguments))[0]
+    settings, *_, unknown = parser.parse_args_into_dataclasses(list(arguments), return_remaining_strings=True)
+    if unknown:
+        flag = next((word for word in unknown if word.startswith("-")), unknown[0])
+        flags = [name for name in parser._option_string_actions if name.startswith("--")]
+        raise unknown_name("flag", flag.split("=")[0], flags)
     if settings.recipe is not None:
         recipe = read(Path(settings.recipe), "--recipe")
         names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
