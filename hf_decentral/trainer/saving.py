@@ -187,7 +187,7 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
         SettingsError: True, and there is no complete checkpoint.
     """
     folder = _last(plugin, Path(output)) if wanted is True else Path(str(wanted)).expanduser()
-    worker, first = plugin.accelerator.process_index, plugin.accelerator.is_local_main_process
+    first = plugin.accelerator.is_local_main_process
 
     def look() -> None:
         if not folder.is_dir():
@@ -195,7 +195,7 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
         manifest = read_manifest(folder)
         if not manifest and not any(folder.glob("decentral_worker_*.pt")):
             return  # transformers' own, from a run with All-Reduce
-        own = worker_name(worker if manifest.get("workers") == plugin.workers else 0)
+        own = _file_of(manifest, plugin)
         check(
             folder,
             needed=lambda name: name == own or not name.startswith("decentral_"),
@@ -228,7 +228,16 @@ def _last(plugin: DecentralizedPlugin, output: Path) -> Path:
 
 def holds_workers(checkpoint: str | Path | None) -> bool:
     """True where a checkpoint holds the state of every worker, not a consensus alone."""
-    return checkpoint is not None and worker_name(0) in read_manifest(Path(checkpoint)).get("files", {})
+    files = read_manifest(Path(checkpoint)).get("files", {}) if checkpoint is not None else {}
+    return any(name.startswith("decentral_worker_") for name in files)
+
+
+def _file_of(manifest: dict[str, Any], plugin: DecentralizedPlugin) -> str:
+    """What this worker reads: its own file; where there were more or fewer workers, any that lies here."""
+    if manifest.get("workers") == plugin.workers:
+        return worker_name(plugin.accelerator.process_index)
+    here = [name for name in manifest.get("files", {}) if name.startswith("decentral_worker_")]
+    return min(here, default=worker_name(0))
 
 
 def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
@@ -242,10 +251,9 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
     """
     manifest = read_manifest(folder)
     same = manifest["workers"] == plugin.workers
-    worker = plugin.accelerator.process_index if same else 0
 
     def put() -> None:
-        state = load_plain(folder / worker_name(worker), map_location="cpu")
+        state = load_plain(folder / _file_of(manifest, plugin), map_location="cpu")
         _fits(plugin, state)
         if same:
             snapshot.put_replica(plugin.accelerator, plugin.handles, state)

@@ -21,6 +21,7 @@ from hf_decentral.integrations import optimizers, settings
 from hf_decentral.integrations.snapshot import frozen, own_memory
 from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
+from hf_decentral.trainer.disks import where_told
 from hf_decentral.trainer.lockstep import (
     AgreedCallbacks,
     CommonEnd,
@@ -203,10 +204,11 @@ class Decentralized(_Base):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """As stock, with the weights of the consensus. Collective."""
         with self._consensus("save_model()"), self._noting():
+            plain = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
             if self.gossips and state_dict is None and self.args.should_save:
-                plain = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
                 state_dict = own_memory(plain.state_dict(), shared=frozen(plain))
-            super()._save(output_dir, state_dict)
+            with where_told(plain) if self.gossips else nullcontext():
+                super()._save(output_dir, state_dict)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         with self._noting():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import TrainerCallback
@@ -63,10 +66,33 @@ def test_other_numbers_of_workers_go_on_from_the_consensus(tmp_path: Path) -> No
     whole = run(3, _seen, str(tmp_path), None, {})
     shutil.rmtree(tmp_path / "checkpoint-6")
     mean = torch.stack([seen[2] for seen in whole]).mean(0)
-    fewer = run(2, _seen, str(tmp_path), True, {})
-    for seen in fewer:
-        torch.testing.assert_close(seen[0], mean, atol=2e-2, rtol=0)  # after one step at 1e-2
-        assert torch.isfinite(seen[-1]).all()
+    for workers in (2, 5):
+        shutil.copytree(tmp_path / "checkpoint-3", tmp_path / f"of {workers}" / "checkpoint-3")
+        for seen in run(workers, _seen, str(tmp_path / f"of {workers}"), True, {}):
+            torch.testing.assert_close(seen[0], mean, atol=2e-2, rtol=0)  # after one step at 1e-2
+            assert torch.isfinite(seen[-1]).all()
+
+
+def _two_disks(rank: int, folder: str) -> tuple[list[Tensor], list[Tensor], list[str]]:
+    """Two hosts that share no disk: a checkpoint at each of many steps, and going on from one of them."""
+    host = f"host{rank // 2}"
+    socket.gethostname = lambda: host
+    os.environ.update(LOCAL_RANK=str(rank % 2), LOCAL_WORLD_SIZE="2")
+    mine = Path(folder) / host
+    often = {"save_steps": 1, "save_on_each_node": True, "max_steps": 12, "topology": "ring"}
+    whole = _seen(rank, str(mine), None, often)
+    shutil.rmtree(mine / "checkpoint-12", ignore_errors=True)
+    dist.barrier()
+    again = _seen(rank, str(mine), str(mine / "checkpoint-7"), often)
+    return whole, again, sorted(path.name for path in (mine / "checkpoint-11").glob("decentral*"))
+
+
+def test_hosts_that_share_no_disk(tmp_path: Path) -> None:
+    """C1: no name of a folder is waited for that another host was to write."""
+    for rank, (whole, again, names) in enumerate(run(4, _two_disks, str(tmp_path))):
+        assert len(whole) == 13 and all(torch.equal(a, b) for a, b in zip(whole[7:], again, strict=True))
+        own = [f"decentral_worker_{k}.pt" for k in (rank // 2 * 2, rank // 2 * 2 + 1)]
+        assert names == ["decentral.json", *own]
 
 
 def _stock(rank: int, folder: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderShard
-from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainingArguments
 from transformers.trainer_callback import CallbackHandler, TrainerCallback, TrainerControl
 from transformers.trainer_utils import has_length, sort_checkpoints
 
@@ -100,6 +100,10 @@ MENTIONS: dict[Any, tuple[str, ...]] = {
         "self.create_accelerator_and_postprocess()",
         "self.callback_handler = CallbackHandler(",
     ),
+    Trainer._save: (
+        "save_pretrained(output_dir, state_dict=state_dict, is_main_process=self.args.should_save)",
+    ),
+    PreTrainedModel.save_pretrained: ("self.should_save_on_this_rank(is_main_process)",),
     Seq2SeqTrainer.evaluate: ("self.gather_function = self.accelerator.gather",),
     Accelerator: tuple(
         f"self.{name}"
