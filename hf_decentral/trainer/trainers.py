@@ -45,6 +45,7 @@ class Decentralized(_Base):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._united: tuple[int, ...] | None = None
         self._losses: list[float] = []  # of all workers, between two lines of the log
+        self._before = (0.0, 0.0)  # bytes sent and seconds waited before this train()
         self._troubles: list[Exception] | None = None  # while a checkpoint is written: what failed here
         super().__init__(*args, **kwargs)
         if self.gossips:
@@ -94,6 +95,12 @@ class Decentralized(_Base):
         """As stock; where workers have different numbers of batches, the fewest count for all."""
         own: tuple[Any, ...] = super().set_initial_training_values(args, dataloader)
         return common_schedule(self._meetings.gather_for("train()"), own) if self.gossips else own
+
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
+        """As stock; bytes and waiting count from here, where the optimizer, new or kept, is ready."""
+        prepared = super()._prepare_for_training(*args, **kwargs)
+        self._before = (self.plugin.sent_bytes, self.plugin.waited_seconds)
+        return prepared
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         """As stock; data of unknown length ends on all workers at the same step."""
@@ -166,7 +173,9 @@ class Decentralized(_Base):
             self._losses = []
             if getattr(self.args, "log_consensus", True):
                 logs["consensus_distance"] = self.plugin.distance()
-            logs |= {"sent_bytes": self.plugin.sent_bytes, "waited_seconds": self.plugin.waited_seconds}
+            sent, waited = self._before
+            logs["sent_bytes"] = self.plugin.sent_bytes - sent
+            logs["waited_seconds"] = self.plugin.waited_seconds - waited
         super().log(logs, start_time)
 
     # ---- saving ----

@@ -27,6 +27,7 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
     Trainer.get_optimizer_cls_and_kwargs: ["args", "model"],
     Trainer.create_optimizer: ["self", "model"],
     Trainer.set_initial_training_values: ["self", "args", "dataloader"],
+    Trainer._prepare_for_training: ["self", "max_steps", "train_dataloader", "resume_from_checkpoint"],
     Trainer.get_batch_samples: ["self", "epoch_iterator", "num_batches", "device"],
     Trainer.evaluation_loop: [
         *("self", "dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix"),
