@@ -30,6 +30,7 @@ from hf_decentral.trainer.lockstep import (
     same_rows,
     some_rows,
 )
+from hf_decentral.trainer.report import Report
 
 logger = logging.getLogger(__name__)
 # A mixin to be put before a Trainer: what it calls by super() is the Trainer's.
@@ -52,7 +53,7 @@ class Decentralized(_Base):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._united: tuple[int, ...] | None = None
-        self._losses: list[float] = []  # of all workers, between two lines of the log
+        self._report = Report()
         self._troubles: list[Exception] | None = None  # while a checkpoint is written: what failed here
         super().__init__(*args, **kwargs)
         if self.gossips:
@@ -113,6 +114,12 @@ class Decentralized(_Base):
             self._common_end.resumed = found[1] > 0
         return found
 
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
+        """As stock; bytes and waiting count from here, where the optimizer, new or kept, is ready."""
+        prepared = super()._prepare_for_training(*args, **kwargs)
+        self._report.begin(self.plugin)
+        return prepared
+
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         """As stock; data of unknown length ends on all workers at the same step."""
         if self.gossips and not has_length(self.callback_handler.train_dataloader):
@@ -170,7 +177,7 @@ class Decentralized(_Base):
         steps = self.state.global_step - self._globalstep_last_logged
         if self.gossips and self.control.should_log and steps > 0:
             # Before stock gathers: where a worker was lost, this one tells which.
-            self._losses = self._meetings.gather_for("a line of the log")(tr_loss.item() / steps)
+            self._report.losses = self._meetings.gather_for("a line of the log")(tr_loss.item() / steps)
         with self._together():
             super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
@@ -181,12 +188,8 @@ class Decentralized(_Base):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As stock; at logging steps also the workers' losses, their distance, bytes and waiting."""
-        if self._losses and "loss" in logs:
-            logs |= {"loss_worker_min": min(self._losses), "loss_worker_max": max(self._losses)}
-            self._losses = []
-            if getattr(self.args, "log_consensus", True):
-                logs["consensus_distance"] = self.plugin.distance()
-            logs |= {"sent_bytes": self.plugin.sent_bytes, "waited_seconds": self.plugin.waited_seconds}
+        if self._report.losses and "loss" in logs:
+            logs |= self._report.line(self.plugin, getattr(self.args, "log_consensus", True))
         super().log(logs, start_time)
 
     # ---- saving ----
@@ -256,12 +259,8 @@ class Decentralized(_Base):
     # ---- resuming ----
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker.
-
-        Raises:
-            CheckpointError: on every worker, where one cannot read its part of the checkpoint.
-            SettingsError: True, and no checkpoint is whole on every worker.
-        """
+        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker; raises
+        CheckpointError or SettingsError, on every worker, where one cannot read its part or there is none."""
         if resume_from_checkpoint in ("True", "true"):  # as scripts hand on --resume_from_checkpoint, a text
             resume_from_checkpoint = True
         some_rows(self.train_dataset, self._meetings.gather_for("train()") if self.gossips else None)

@@ -31,6 +31,7 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
         *("self", "max_steps", "num_update_steps_per_epoch", "num_train_epochs", "resume_from_checkpoint"),
         "trial",
     ],
+    Trainer._prepare_for_training: ["self", "max_steps", "train_dataloader", "resume_from_checkpoint"],
     Trainer.get_batch_samples: ["self", "epoch_iterator", "num_batches", "device"],
     Trainer.evaluation_loop: [
         *("self", "dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix"),
