@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import logging
 import os
 import runpy
 import sys
@@ -22,7 +23,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from hf_decentral.errors import DecentralizedError
+from hf_decentral.errors.ending import no_traceback
 from hf_decentral.errors.launch import no_module, no_script
 
 # The modules of transformers from which scripts import these names.
@@ -32,6 +33,17 @@ _STAND_IN = {
     "training_args": ("TrainingArguments",),
     "training_args_seq2seq": ("Seq2SeqTrainingArguments", "TrainingArguments"),
 }
+
+
+def tell() -> None:
+    """Show what the package says of a run (how the workers average, who chose it), on standard error.
+
+    A script that sets up logging of its own decides alone what is shown where.
+    """
+    ours, handler = logging.getLogger("hf_decentral"), logging.StreamHandler()
+    handler.addFilter(lambda record: not logging.getLogger().handlers)
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
 
 
 def exchange() -> None:
@@ -102,15 +114,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("SCRIPT", help="a script that trains with transformers; what follows is its own")
     own = 1 + (list(words[:1]) == ["-m"])  # the script may have flags that are also written here
     chosen = parser.parse_args(words[:own])
-    try:
+    tell()
+    with no_traceback():
         if chosen.m:
             run_module(chosen.SCRIPT, words[own:])
         else:
             run_script(Path(chosen.SCRIPT), words[own:])
-    except DecentralizedError as error:
-        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 if __name__ == "__main__":

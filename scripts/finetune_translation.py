@@ -16,21 +16,25 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 from torch.utils.data import DataLoader
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, set_seed
+from transformers import DataCollatorForSeq2Seq, set_seed
 
-from hf_decentral import DecentralizedError
+from hf_decentral.errors.ending import no_traceback
+from hf_decentral.errors.metrics import no_wordnet
+from hf_decentral.errors.translation import nothing_to_average
 from hf_decentral.integrations import recipe
+from hf_decentral.integrations.recipe import option
 from hf_decentral.metrics import bleu, find_wordnet, meteor
 from hf_decentral.trainer import DecentralizedSeq2SeqTrainer, DecentralizedSeq2SeqTrainingArguments
+from hf_decentral.trainer.saving import checkpoints
 from hf_decentral.trainer.timing import StepTimer
 from hf_decentral.translation import (
     TokenBatches,
@@ -38,15 +42,12 @@ from hf_decentral.translation import (
     encode,
     language_id,
     lengths,
+    load_model,
     load_pairs,
     load_vocabulary,
     transformer,
 )
 from hf_decentral.translation.pairs import clean
-
-
-def option(help: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass
@@ -136,6 +137,15 @@ class TranslationTrainer(DecentralizedSeq2SeqTrainer):
         return sum(self.plugin.gather(total))
 
 
+def check_ahead(s: Settings) -> None:
+    """Refuse before training what could not be averaged or scored after it."""
+    if s.average_last and s.save_strategy == "no":
+        raise nothing_to_average()
+    bleu(["-"], ["-"], target_lang=s.target_lang)  # whether sacrebleu and what the language needs are here
+    if find_wordnet(s.wordnet) is None and s.wordnet is not None:
+        raise no_wordnet([s.wordnet])
+
+
 def begin(s: Settings) -> tuple[TranslationTrainer, dict[str, Any], StepTimer]:
     """The Trainer with its model and data, the pairs as text, and a stopwatch."""
     set_seed(s.seed)
@@ -144,13 +154,14 @@ def begin(s: Settings) -> tuple[TranslationTrainer, dict[str, Any], StepTimer]:
         dataset_name=s.dataset_name, dataset_config=s.dataset_config_name,
         source_column=s.source_column, target_column=s.target_column, limit=s.max_samples,
     )  # fmt: skip
+    if len(pairs) > 1:  # a validation or a test split
+        check_ahead(s)
     if s.model is None:
         tokenizer = load_vocabulary(pairs["train"], s.vocabulary_size, s.cache_dir)
         positions = max(s.max_source_length, s.max_target_length)
         model = transformer(s.size, tokenizer, dropout=s.dropout, max_positions=positions)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(s.model)
-        model = AutoModelForSeq2SeqLM.from_pretrained(s.model)
+        model, tokenizer = load_model(s.model)
     longest = getattr(model.config, "max_position_embeddings", None) or math.inf
     limits = {
         f"max_{side}_length": min(getattr(s, f"max_{side}_length"), longest) for side in ("source", "target")
@@ -182,9 +193,10 @@ def begin(s: Settings) -> tuple[TranslationTrainer, dict[str, Any], StepTimer]:
 
 def use_last(trainer: TranslationTrainer, number: int) -> None:
     """Put the mean of the last checkpoints' weights into the model."""
-    found = Path(trainer.args.output_dir).glob("checkpoint-*")
-    folders = sorted(found, key=lambda folder: int(folder.name.split("-")[1]))[-number:]
-    trainer.model.load_state_dict(average_checkpoints(folders), strict=False)
+    found = checkpoints(Path(trainer.args.output_dir))
+    # A higher step than the last one is of another run in the same folder.
+    folders = [folder for step, folder in found.items() if step <= trainer.state.global_step]
+    trainer.model.load_state_dict(average_checkpoints(folders[-number:]), strict=False)
 
 
 def translate(trainer: TranslationTrainer, encoded: Any) -> list[str]:
@@ -221,7 +233,7 @@ def finish(trainer: TranslationTrainer, data: dict[str, Any], timer: StepTimer) 
         **meter.totals(),
         "tokens_per_second": tokens / max(1, steps) * meter.steps_per_second,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "settings": s.to_sanitized_dict(),
+        "settings": s.to_dict(),  # tokens of the hub are hidden
     }
     if s.average_last:
         use_last(trainer, s.average_last)
@@ -233,14 +245,12 @@ def finish(trainer: TranslationTrainer, data: dict[str, Any], timer: StepTimer) 
     predictions = translate(trainer, encoded) if encoded is not None else []
     if not trainer.is_world_process_zero():
         return
-    folder, references = (
-        Path(s.output_dir),
-        [clean(each) for each in text["target"]] if text is not None else [],
-    )
+    folder = Path(s.output_dir)
     if predictions:
-        about |= score(s, predictions, references)
+        references = [clean(each) for each in text["target"]]
         for name, lines in (("predictions.txt", predictions), ("references.txt", references)):
             (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        about |= score(s, predictions, references)
     (folder / "summary.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     shown = ("bleu", "bleu_signature", "meteor", "val_loss", "tokens", "step_seconds")
     print("\n".join(f"{name}: {about[name]}" for name in shown if name in about))
@@ -248,21 +258,21 @@ def finish(trainer: TranslationTrainer, data: dict[str, Any], timer: StepTimer) 
 
 def main(arguments: list[str]) -> None:
     s = recipe.parse(Settings, arguments, "Train a translation model, with gossip or with All-Reduce.")
-    recipe.at_least(s, 1, ("max_tokens", "vocabulary_size", "max_source_length", "max_target_length"))
+    counts = ("max_samples", "max_tokens", "vocabulary_size", "max_source_length", "max_target_length")
+    recipe.at_least(s, 1, counts)
+    recipe.at_least(s, 0, ("average_last",))
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("hf_decentral").setLevel(logging.INFO if s.process_index == 0 else logging.WARNING)
+    logging.getLogger("hf_decentral").setLevel(logging.INFO)  # worker 0 tells how the workers average
+    if s.process_index > 0:  # all read the same pairs: one tells of them
+        logging.getLogger("hf_decentral.translation").setLevel(logging.ERROR)
+        datasets.disable_progress_bars()
     trainer, data, timer = begin(s)
-    resume = s.resume_from_checkpoint
-    trainer.train(resume_from_checkpoint=True if resume in ("True", "true") else resume)
+    trainer.train(resume_from_checkpoint=s.resume_from_checkpoint)
     finish(trainer, data, timer)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()  # no worker leaves while another still needs its connections
 
 
 if __name__ == "__main__":
-    try:
+    with no_traceback():
         main(sys.argv[1:])
-    except DecentralizedError as error:
-        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)

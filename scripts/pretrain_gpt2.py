@@ -11,10 +11,9 @@ Writes metrics.jsonl, summary.json, checkpoints/ and model/ (the consensus; load
 from __future__ import annotations
 
 import logging
-import os
 import statistics
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -25,16 +24,14 @@ from tqdm import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.optimization import get_cosine_with_min_lr_schedule_with_warmup
 
-from hf_decentral import DecentralizedError, DecentralizedPlugin
+from hf_decentral import DecentralizedPlugin
 from hf_decentral.data import load_text
 from hf_decentral.errors import out_of_range
+from hf_decentral.errors.ending import no_traceback
 from hf_decentral.integrations import recipe
 from hf_decentral.integrations.meter import Meter
+from hf_decentral.integrations.recipe import option
 from hf_decentral.integrations.run_folder import RunFolder, hyperparameters
-
-
-def option(help: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass
@@ -292,9 +289,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with no_traceback():
         main(sys.argv[1:])
-    except DecentralizedError as error:
-        sys.exit(f"{type(error).__name__} (worker {os.environ.get('RANK', 0)}): {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -25,8 +25,8 @@ def not_loaded(folder: str, problems: dict[int, str]) -> CheckpointError:
     return CheckpointError(
         sentence(
             f"the checkpoint {folder} cannot be loaded ({_told(problems)})",
-            "a complete folder, written by save_state() of this run; nothing was loaded, on any worker, and "
-            "nothing in the folder was changed",
+            "a complete folder, as this run's save_state() or Trainer writes it; nothing was loaded, on any "
+            "worker, and nothing in the folder was changed",
             "name another checkpoint, or copy the missing files from where it was written",
         )
     )
@@ -57,6 +57,11 @@ def no_folder() -> CheckpointError:
             "call save_state(folder) or load_state(folder)",
         )
     )
+
+
+def not_there(folder: str) -> str:
+    """A path to no folder."""
+    return f"there is no folder {folder}"
 
 
 def no_checkpoint(folder: str) -> str:

@@ -12,17 +12,23 @@ def _workers(numbers: Sequence[int]) -> str:
 
 
 def _talk(round: int) -> str:
-    return f"round {round}" if round >= 0 else "a talk of all workers (a mean, a comparison of settings)"
+    return f"round {round}" if round >= 0 else "a talk of all workers (a mean, an evaluation, a decision)"
 
 
 def peer_lost(
-    lost: Sequence[int], waiting: int, round: int, waited_seconds: float, deadline_seconds: float, cause: str
+    lost: Sequence[int],
+    waiting: int,
+    round: int,
+    waited_seconds: float | None,
+    deadline_seconds: float | None,
+    cause: str,
 ) -> PeerLost:
     """A wait that was not met: who did not send, in which round, and what the wire said."""
+    known = waited_seconds is not None and deadline_seconds is not None
+    waited = f"waited {waited_seconds:.1f} s of {deadline_seconds:g} s; " if known else ""
     return PeerLost(
         sentence(
-            f"{_workers(lost)} did not answer worker {waiting} in {_talk(round)} "
-            f"(waited {waited_seconds:.1f} s of {deadline_seconds:g} s; {cause})",
+            f"{_workers(lost)} did not answer worker {waiting} in {_talk(round)} ({waited}{cause})",
             "every worker takes part in every round",
             "look at the log of that worker for its own error, then resume all workers from the last "
             "checkpoint; if it was only slow, raise the deadline (--comm_timeout, seconds)",
@@ -60,7 +66,8 @@ def workers_disagree(subject: str, majority: str, others: dict[int, str]) -> Mis
         sentence(
             f"the workers disagree on {subject}: {differing}",
             f"all workers have what the others have, {majority}",
-            "start every worker with the same code, the same model configuration and the same settings",
+            "start every worker with the same code, the same data, the same model configuration and the same "
+            "settings",
         )
     )
 

@@ -43,9 +43,10 @@ def called_alone(what: str, worker: int, others: str) -> MismatchError:
     """A call that all workers must make, made by some."""
     return MismatchError(
         sentence(
-            f"worker {worker} called {what}, and not every worker did ({others})",
+            f"worker {worker} called {what}, and not every worker did ({others.rstrip('.')})",
             "a call on every worker, at the same step: the mean of all replicas needs each of them",
-            f"call {what} outside of `if trainer.is_world_process_zero():`; only worker 0 writes anyway",
+            f"look at the log of the others for an error of their own; where there is none, call {what} "
+            "outside of `if trainer.is_world_process_zero():`; only worker 0 writes anyway",
         )
     )
 
@@ -57,6 +58,18 @@ def no_whole_checkpoint(folder: str) -> SettingsError:
             f"resume_from_checkpoint=True, and {folder!r} holds no checkpoint that every worker has complete",
             "a folder checkpoint-N with decentral.json, which is written last",
             "name a checkpoint by its path, or begin anew",
+        )
+    )
+
+
+def no_rows(workers: list[int], of: int) -> DataError:
+    """A training set without a row."""
+    who = f"workers {', '.join(map(str, workers))} of {of}" if of > 1 else "this run"
+    return DataError(
+        sentence(
+            f"train_dataset holds no rows ({who})",
+            "at least one row for each worker",
+            "look at what was loaded, and whether a filter has dropped everything",
         )
     )
 

@@ -136,6 +136,18 @@ def unknown_language(tokenizer: str, language: str, near: Sequence[str], known: 
     )
 
 
+def no_model(name: str, cause: str) -> SettingsError:
+    """A checkpoint to fine-tune that transformers could not load."""
+    return SettingsError(
+        sentence(
+            f"no translation model can be loaded from {name!r} ({cause})",
+            "expected a folder with a seq2seq model and its tokenizer, or the name of one on the hub",
+            "check the name and the network; the tokenizers of Marian, T5 and mBART may need the package "
+            "sentencepiece",
+        )
+    )
+
+
 def too_few_pairs(pairs: int, workers: int, left_out: int) -> DataError:
     """Not even one pair for each worker."""
     longer = f" ({left_out} longer ones were left out)" if left_out else ""

@@ -21,7 +21,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
-from hf_decentral.errors import ParameterError
+from hf_decentral.errors import ParameterError, PeerLost
 from hf_decentral.errors.launch import (
     attached_late,
     attached_twice,
@@ -36,6 +36,8 @@ from hf_decentral.integrations.settings import ALLREDUCE, Settings, resolve
 from hf_decentral.integrations.wrapping import AllReduced, Wrapping
 from hf_decentral.optim import Gossip, averaged, gossip
 from hf_decentral.topology.base import Topology
+from hf_decentral.transport import Processes
+from hf_decentral.transport.lost import Notes, cause_of, of_the_wire
 
 logger = logging.getLogger(__name__)
 _PLUGIN = "_hf_decentral_plugin"
@@ -233,5 +235,28 @@ class DecentralizedPlugin:
         for handle in self.handles:
             return handle.transport.gather(value)
         values: list[Any] = [None] * self.workers
-        dist.all_gather_object(values, value)
+        with self.naming():
+            dist.all_gather_object(values, value)
         return values
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Collective calls in here that are not of this package fail with an error that names the worker.
+
+        Raises:
+            PeerLost: in the place of the error of torch.distributed.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.workers == 1 or not of_the_wire(error):
+                raise
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> PeerLost:
+        for handle in self.handles:
+            if isinstance(handle.transport, Processes):
+                return handle.transport.explain(error)
+        me = self.accelerator.process_index
+        others = [worker for worker in range(self.workers) if worker != me]
+        return Notes(me, "before").explain(others, -1, None, None, cause_of(error))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import Action, ArgumentDefaultsHelpFormatter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,18 @@ from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations.launch import read
 
 S = TypeVar("S")
+
+
+def option(text: str, default: Any = None) -> Any:
+    """A field of a dataclass that `parse` makes a flag of; ``--help`` shows the text."""
+    return field(default=default, metadata={"help": text})
+
+
+class _Help(ArgumentDefaultsHelpFormatter):
+    """Shows the defaults, but no ``(default: None)``: what happens without the flag, its text tells."""
+
+    def _get_help_string(self, action: Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
@@ -22,12 +35,19 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
         description: shown by ``--help``.
 
     Raises:
-        SettingsError: the recipe cannot be read, or names a flag that there is not.
+        SettingsError: a flag that there is not, here or in the recipe, or a recipe that cannot be read.
     """
     from transformers import HfArgumentParser  # heavy
 
-    parser: Any = HfArgumentParser(kind, description=description, allow_abbrev=False)  # type: ignore[arg-type]
-    settings: Any = parser.parse_args_into_dataclasses(list(arguments))[0]
+    parser: Any = HfArgumentParser(
+        kind,  # type: ignore[arg-type]
+        description=description, allow_abbrev=False, formatter_class=_Help,
+    )  # fmt: skip
+    settings, *_, unknown = parser.parse_args_into_dataclasses(list(arguments), return_remaining_strings=True)
+    if unknown:
+        flag = next((word for word in unknown if word.startswith("-")), unknown[0])
+        flags = [name for name in parser._option_string_actions if name.startswith("--")]
+        raise unknown_name("flag", flag.split("=")[0], flags)
     if settings.recipe is not None:
         recipe = read(Path(settings.recipe), "--recipe")
         names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
@@ -41,13 +61,13 @@ def parse(kind: type[S], arguments: Sequence[str], description: str = "") -> S:
 
 
 def at_least(settings: object, smallest: int, names: Sequence[str]) -> None:
-    """Refuse numbers that are too small.
+    """Refuse numbers that are too small; None, a flag that was left out, is none.
 
     Raises:
         SettingsError: naming the first of them.
     """
     for name in names:
         value = getattr(settings, name)
-        if value < smallest:
+        if value is not None and value < smallest:
             expected = f"a whole number, {smallest} or more"
             raise out_of_range(f"--{name}", value, expected, "correct the flag or the recipe")

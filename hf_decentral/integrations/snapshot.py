@@ -47,11 +47,23 @@ def replica(accelerator: Accelerator) -> State:
     }
 
 
-def own_memory(state: State) -> State:
+def frozen(model: nn.Module) -> set[str]:
+    """Names in ``state_dict()`` of parameters that are not trained, and of what quantized ones add there."""
+    names = [n for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad]
+    exact, within = set(names), tuple(f"{name}." for name in names)
+    return {name for name in model.state_dict() if name in exact or name.startswith(within)}
+
+
+def own_memory(state: State, shared: frozenset[str] | set[str] = frozenset()) -> State:
     """A copy in which every tensor has memory of its own, and tied ones still share it.
 
     Parameters of a gossiping optimizer are views of one bucket; Accelerate, when it saves, takes tensors in
     one storage for tied weights and keeps only the first.
+
+    Args:
+        state: the ``state_dict()`` of a model.
+        shared: names that need no copy where they fill their memory: of what nobody changes before it is
+            used, as :func:`frozen` tells.
     """
     copies: dict[tuple[Any, ...], torch.Tensor] = {}
     copied = {}
@@ -60,7 +72,8 @@ def own_memory(state: State) -> State:
             t = value.detach()
             key = (t.data_ptr(), t.dtype, t.device, tuple(t.shape), t.stride()) if t.numel() else (name,)
             if key not in copies:
-                copies[key] = t.clone()
+                stays = name in shared and t.untyped_storage().nbytes() == t.nbytes
+                copies[key] = t if stays else t.clone()
             copied[name] = copies[key]
         else:
             copied[name] = value
@@ -80,11 +93,13 @@ def own(accelerator: Accelerator) -> State:
 
 
 def put_replica(accelerator: Accelerator, handles: list[Gossip], state: State) -> None:
-    """Go on with the parameters and moments of a snapshot."""
+    """Go on with the parameters and moments of a snapshot; weights that it leaves out stay."""
     for handle in handles:
         handle.discard()
     for model, values in zip(models_of(accelerator), state["models"], strict=True):
-        model.load_state_dict(values)
+        _, unexpected = model.load_state_dict(values, strict=False)
+        if unexpected:
+            raise KeyError(f"unexpected weights {unexpected}")
     for optimizer, values in zip(accelerator._optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(values)
 

@@ -80,7 +80,7 @@ class Hooks:
 
     def _drop(self, grads: list[Tensor], params: Iterable[Tensor]) -> None:
         """Without gradients the local step does nothing, and the exchange goes on in step with the others."""
-        if grads and self._guarded(grads[0]) and not _finite(grads):
+        if grads and self._guarded(grads[0]) and not finite(grads):
             for p in params:
                 p.grad = None
             self._gossip.skipped += 1
@@ -154,8 +154,9 @@ def _unscaled(optimizer: Optimizer) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _finite(grads: list[Tensor]) -> bool:
-    dense = [g._values() if g.is_sparse else g for g in grads if g.numel()]
+def finite(tensors: list[Tensor]) -> bool:
+    """Whether there is no NaN and no infinity in any of these."""
+    dense = [t._values() if t.is_sparse else t for t in tensors if t.numel()]
     # The Euclidean norm takes a ninth of the time of the largest modulus; it may overflow on finite numbers.
     norms = torch._foreach_norm(dense) if dense else ()
-    return all(bool(n.isfinite()) or bool(g.isfinite().all()) for n, g in zip(norms, dense, strict=True))
+    return all(bool(n.isfinite()) or bool(t.isfinite().all()) for n, t in zip(norms, dense, strict=True))

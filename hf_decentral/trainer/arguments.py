@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -11,12 +11,9 @@ from transformers import Seq2SeqTrainingArguments, TrainingArguments
 from hf_decentral.errors.trainer import batch_size_search
 from hf_decentral.integrations import settings
 from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.integrations.recipe import option
 from hf_decentral.integrations.settings import ALLREDUCE, Settings
 from hf_decentral.trainer import names
-
-
-def _option(text: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": text})
 
 
 @dataclass(repr=False)
@@ -28,38 +25,38 @@ class DecentralizedArguments:
     of transformers stays under All-Reduce, and one of ours gossips on ``aer``.
     """
 
-    optim: str = _option(
+    optim: str = option(
         "Optimizer: any name of transformers, or accumadam, accumadamw, dadam, dadamw, dsgd, dmuon. Any of "
         "them gossips when there is a topology.",
         TrainingArguments.default_optim,
     )
-    topology: str | None = _option(
+    topology: str | None = option(
         "Who averages parameters with whom: aer, complete, one_peer_exponential, base_graph, ring; or a "
         "schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or allreduce, the "
         "Trainer's own. `hf-decentral topology show` tells what each sends."
     )
-    accum: int | None = _option(
+    accum: int | None = option(
         "Optimizer steps for which accumadam(w) gathers gradients before it commits its moments. Default: 4."
     )
-    horizon: str | None = _option(
+    horizon: str | None = option(
         "What the betas of accumadam(w) count: windows, as published, or steps, for short runs."
     )
-    embedding_scale: float | None = _option(
+    embedding_scale: float | None = option(
         "Learning rate of the embeddings as a multiple of --learning_rate; in short runs with gossip try the "
         "number of workers."
     )
-    averaging: str | None = _option("What is sent: plain, bf16, int8, int4, top_k(0.01), ... Default: plain.")
-    order: str | None = _option(
+    averaging: str | None = option("What is sent: plain, bf16, int8, int4, top_k(0.01), ... Default: plain.")
+    order: str | None = option(
         "Where the average stands relative to the local step: awc (behind the next pass), atc or cta."
     )
-    comm_timeout: float | None = _option("Longest wait for a neighbour, in seconds. Default: 600.")
-    hosts: str | None = _option("Workers of each host, as 4,4,2. Default: found.")
-    save_workers: bool = _option(
+    comm_timeout: float | None = option("Longest wait for a neighbour, in seconds. Default: 600.")
+    hosts: str | None = option("Workers of each host, as 4,4,2. Default: found.")
+    save_workers: bool = option(
         "Whether a checkpoint holds each worker's replica, moments and random numbers beside the consensus, "
         "so that training resumes bit for bit; also with --save_only_model.",
         True,
     )
-    log_consensus: bool = _option(
+    log_consensus: bool = option(
         "Whether logging steps also tell the consensus distance (a sum over all parameters and workers).",
         True,
     )
@@ -112,10 +109,9 @@ def settle(args: TrainingArguments) -> Settings:
     Raises:
         SettingsError: a setting that cannot be meant.
     """
-    given = _given(args)
-    found = settings.resolve(given)
+    found = settings.resolve(_given(args))
     if dict(found.sources)["topology"] == "default" and not names.is_ours(args.optim):
-        return settings.resolve(given | {"topology": ALLREDUCE})
+        return replace(found, topology=ALLREDUCE)  # the source stays: nobody asked for it
     return found
 
 
@@ -125,7 +121,9 @@ def make_plugin(args: TrainingArguments) -> DecentralizedPlugin:
     Raises:
         SettingsError: a setting that cannot be meant.
     """
-    return DecentralizedPlugin(**_given(args) | {"topology": settle(args).topology})
+    plugin = DecentralizedPlugin(**_given(args))
+    plugin.settings = settle(args)
+    return plugin
 
 
 def _given(args: TrainingArguments) -> dict[str, Any]:

@@ -7,6 +7,7 @@ it in the next exchange.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -14,9 +15,11 @@ from typing import Any
 
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import CallbackHandler
+from transformers.trainer_utils import has_length
 
 from hf_decentral.errors import PeerLost
-from hf_decentral.errors.trainer import called_alone, no_batches, no_step
+from hf_decentral.errors.peers import workers_disagree
+from hf_decentral.errors.trainer import called_alone, no_batches, no_rows, no_step
 from hf_decentral.integrations.plugin import DecentralizedPlugin
 
 Gather = Callable[[Any], list[Any]]
@@ -110,6 +113,8 @@ class AgreedCallbacks(CallbackHandler):
             self._events = frozenset().union(*self._gather(self._own_events()))
             self._held = set()
         control = super().call_event(event, args, state, control, **kwargs)
+        if event == "on_epoch_end" and state.global_step >= state.max_steps:
+            control.should_training_stop = True  # a finished run was resumed, on a stream: no step is left
         if event == "on_substep_end" and "on_step_end" in self._events:
             # A worker that left the window of micro-batches now would miss the exchange at its end.
             self._held |= {flag for flag in _FLAGS if getattr(control, flag)}
@@ -144,6 +149,47 @@ def _decides_alike(kind: type) -> bool:
     return own and kind is not EarlyStoppingCallback and kind.__name__ != "JITCheckpointCallback"
 
 
+def some_rows(data: Any, gather: Gather | None) -> None:
+    """See that there is something to train on, on every worker. Collective, where there are several.
+
+    Args:
+        data: what the Trainer trains on; what has no length may hold anything.
+        gather: gives the value of every worker; None where there is one.
+
+    Raises:
+        DataError: on every worker, where one has none.
+    """
+    empty = has_length(data) and len(data) == 0
+    every = [empty] if gather is None else gather(empty)
+    if any(every):
+        raise no_rows([worker for worker, none in enumerate(every) if none], len(every))
+
+
+def same_rows(loader: Any, gather: Gather) -> None:
+    """See that all workers come with the same data, of which Accelerate gives each its part. Collective.
+
+    Args:
+        loader: what is evaluated here.
+        gather: gives the value of every worker. Collective.
+
+    Raises:
+        MismatchError: on every worker; the results of some would wait for those of others, or be mixed up.
+    """
+    every = gather(_seen(loader))
+    majority = Counter(every).most_common(1)[0][0]
+    others = {worker: seen for worker, seen in enumerate(every) if seen != majority}
+    if others:
+        raise workers_disagree("the data to evaluate", majority, others)
+
+
+def _seen(loader: Any) -> str:
+    if not has_length(loader):
+        return "batches of unknown number"
+    batches = f"{len(loader)} batch{'' if len(loader) == 1 else 'es'}"
+    rows = f" of {loader.total_dataset_length} rows" if hasattr(loader, "total_dataset_length") else ""
+    return batches + rows
+
+
 def common_schedule(gather: Gather, schedule: tuple[Any, ...]) -> tuple[Any, ...]:
     """The schedule of the worker with the fewest batches, for all. Collective.
 
@@ -172,12 +218,16 @@ class CommonEnd:
 
     Args:
         gather: gives the value of every worker. Collective.
+
+    Attributes:
+        resumed: the next data is the rest of an epoch, which may hold no whole step.
     """
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
         self._begun: Any = None
         self._over: Any = None
+        self.resumed = False
 
     def take(self, iterator: Iterator[Any], number: int) -> list[Any]:
         """The batches of one step, or none once a worker has too few for it. Collective.
@@ -187,6 +237,8 @@ class CommonEnd:
         """
         if iterator is self._over:
             return []
+        if self.resumed:
+            self._begun, self.resumed = iterator, False
         found = list(islice(iterator, number))
         counts = self._gather(len(found))
         if min(counts) == number:

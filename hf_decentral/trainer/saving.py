@@ -2,8 +2,9 @@
 
 The folder ``checkpoint-500`` of transformers has these files more:
 
-    decentral_worker_3.pt    worker 3's replica, moments, scheduler and gradient scaler
-    decentral.json           workers, topology, size and CRC-32 of every file: written last
+    decentral_worker_3.pt    worker 3's replica (without frozen weights), moments, scheduler, gradient scaler
+    decentral.json           workers, topology, whether all weights are finite, size and CRC-32 of every file:
+                             written last
 
 A folder without ``decentral.json`` is not complete and is passed over when training is resumed.
 """
@@ -23,13 +24,15 @@ from typing import Any
 
 import torch
 from accelerate.utils import load as load_plain
+from transformers.trainer_utils import sort_checkpoints
 
-from hf_decentral.errors.checkpoint import Unfit, not_loaded, not_saved, other_run
+from hf_decentral.errors.checkpoint import Unfit, not_loaded, not_saved, not_there, other_run
 from hf_decentral.errors.trainer import no_whole_checkpoint
 from hf_decentral.integrations import snapshot
 from hf_decentral.integrations.folder import MANIFEST, Gather, agreed, check, checksum, read_manifest
 from hf_decentral.integrations.numbering import last_common
 from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.optim.hooks import finite
 
 logger = logging.getLogger(__name__)
 _STEP = re.compile(r"checkpoint-(\d+)")
@@ -77,8 +80,8 @@ class Saving:
         self._token = self._gather(self._token)[0]
         agreed(self._gather, self._put_aside, refusal)
         agreed(self._gather, parts, refusal)
-        keeper = self._keeps()
-        agreed(self._gather, lambda: self._commit() if keeper else None, refusal)
+        keeper, fine = self._keeps(), self._finite()
+        agreed(self._gather, lambda: self._commit(fine) if keeper else None, refusal)
 
     def _put_aside(self) -> None:
         if self._first:
@@ -100,7 +103,19 @@ class Saving:
         me: int = self._plugin.accelerator.process_index
         return self._first or me == min(blind, default=-1)
 
-    def _commit(self) -> None:
+    def _finite(self) -> bool:
+        """Whether the trained weights of all workers are finite, and so their mean. Collective."""
+        models = snapshot.models_of(self._plugin.accelerator)
+        own = finite([p for model in models for p in model.parameters() if p.requires_grad])
+        broken = [k for k, each in enumerate(self._gather(own)) if not each]
+        if broken and self._first:
+            logger.warning(
+                "%s holds weights that are not finite, of workers %s; the last finite checkpoint stays, "
+                "whatever save_total_limit is", self._folder, broken,
+            )  # fmt: skip
+        return not broken
+
+    def _commit(self, fine: bool) -> None:
         (self._folder / self._token).unlink(missing_ok=True)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
         names = [path.relative_to(self._folder).as_posix() for path in files]
@@ -109,6 +124,7 @@ class Saving:
             "workers": self._plugin.workers,
             "topology": self._plugin.topology,
             "token": self._token,
+            "finite": fine,
             "files": {name: path.stat().st_size for name, path in zip(names, files, strict=True)},
             "crc32": {name: checksum(path) for name, path in zip(names, files, strict=True)},
         }
@@ -118,11 +134,38 @@ class Saving:
         shutil.rmtree(self._former, ignore_errors=True)
 
 
+def rotate(output: str, limit: int | None, best: str | None) -> None:
+    """Delete the oldest checkpoints, as the Trainer does, but never the last one with finite weights.
+
+    Args:
+        output: the folder of checkpoints.
+        limit: how many to keep; None or 0 for all. The last one, the best one and the last finite one stay.
+        best: the best one, if there is one.
+    """
+    if limit is None or limit <= 0:
+        return
+    found = sort_checkpoints(output, use_mtime=True)
+    sound = [path for path in found if read_manifest(Path(path)).get("finite")]
+    kept = {*found[-1:], *sound[-1:], *([str(Path(best))] if best else ())}
+    old = [path for path in found if path not in kept]
+    for path in old[: max(0, len(found) - limit)]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def own_state(plugin: DecentralizedPlugin, scheduler: Any) -> dict[str, Any]:
-    """What this worker has of its own."""
+    """What this worker has of its own: of the model, all but the frozen weights.
+
+    Those are the same on every worker, and in the consensus (or, under an adapter, in the base model): with
+    an adapter, the file has its size and not that of the model.
+    """
     scaler = plugin.accelerator.scaler
+    state = snapshot.replica(plugin.accelerator)
+    frozen = [snapshot.frozen(model) for model in snapshot.models_of(plugin.accelerator)]
+    pairs = list(zip(state["models"], frozen, strict=True))
     return {
-        **snapshot.replica(plugin.accelerator),
+        **state,
+        "models": [{n: v for n, v in values.items() if n not in names} for values, names in pairs],
+        "frozen": [sorted(names) for names in frozen],
         "scheduler": scheduler.state_dict(),
         "scaler": None if scaler is None else scaler.state_dict(),
     }
@@ -144,13 +187,15 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
         SettingsError: True, and there is no complete checkpoint.
     """
     folder = _last(plugin, Path(output)) if wanted is True else Path(str(wanted)).expanduser()
-    worker, first = plugin.accelerator.process_index, plugin.accelerator.is_local_main_process
+    first = plugin.accelerator.is_local_main_process
 
     def look() -> None:
+        if not folder.is_dir():
+            raise Unfit(not_there(str(folder)))
         manifest = read_manifest(folder)
         if not manifest and not any(folder.glob("decentral_worker_*.pt")):
             return  # transformers' own, from a run with All-Reduce
-        own = worker_name(worker if manifest.get("workers") == plugin.workers else 0)
+        own = _file_of(manifest, plugin)
         check(
             folder,
             needed=lambda name: name == own or not name.startswith("decentral_"),
@@ -161,13 +206,14 @@ def choose(plugin: DecentralizedPlugin, output: str, wanted: str | bool) -> str 
     return str(folder)
 
 
+def checkpoints(output: Path) -> dict[int, Path]:
+    """A Trainer's checkpoint folders by step, the earliest first; complete or not."""
+    found = ((_STEP.fullmatch(path.name), path) for path in output.glob("checkpoint-*") if path.is_dir())
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
+
+
 def _last(plugin: DecentralizedPlugin, output: Path) -> Path:
-    found = sorted(
-        (int(match[1]), path)
-        for path in output.glob("checkpoint-*")
-        if path.is_dir() and (match := _STEP.fullmatch(path.name))
-    )
-    folders = [path for _, path in found]
+    folders = list(checkpoints(output).values())
     if not any(plugin.gather(any(any(path.glob("decentral*")) for path in folders))):
         if not folders:
             raise no_whole_checkpoint(str(output))
@@ -178,6 +224,20 @@ def _last(plugin: DecentralizedPlugin, output: Path) -> Path:
     if folders[-1] != chosen and plugin.accelerator.is_main_process:
         logger.warning("%s is not complete on every worker; going on from %s", folders[-1], chosen)
     return chosen
+
+
+def holds_workers(checkpoint: str | Path | None) -> bool:
+    """True where a checkpoint holds the state of every worker, not a consensus alone."""
+    files = read_manifest(Path(checkpoint)).get("files", {}) if checkpoint is not None else {}
+    return any(name.startswith("decentral_worker_") for name in files)
+
+
+def _file_of(manifest: dict[str, Any], plugin: DecentralizedPlugin) -> str:
+    """What this worker reads: its own file; where there were more or fewer workers, any that lies here."""
+    if manifest.get("workers") == plugin.workers:
+        return worker_name(plugin.accelerator.process_index)
+    here = [name for name in manifest.get("files", {}) if name.startswith("decentral_worker_")]
+    return min(here, default=worker_name(0))
 
 
 def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
@@ -191,10 +251,9 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
     """
     manifest = read_manifest(folder)
     same = manifest["workers"] == plugin.workers
-    worker = plugin.accelerator.process_index if same else 0
 
     def put() -> None:
-        state = load_plain(folder / worker_name(worker), map_location="cpu")
+        state = load_plain(folder / _file_of(manifest, plugin), map_location="cpu")
         _fits(plugin, state)
         if same:
             snapshot.put_replica(plugin.accelerator, plugin.handles, state)
@@ -219,9 +278,13 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
 
 def _fits(plugin: DecentralizedPlugin, state: dict[str, Any]) -> None:
     """See that a worker's file is one of this model."""
-    for model, values in zip(snapshot.models_of(plugin.accelerator), state["models"], strict=True):
+    models = snapshot.models_of(plugin.accelerator)
+    left_out = state.get("frozen", [()] * len(models))
+    for model, values, absent in zip(models, state["models"], map(set, left_out), strict=True):
         for name, tensor in model.state_dict().items():
+            if name in absent or not isinstance(tensor, torch.Tensor):
+                continue
             found = values.get(name)
-            if isinstance(tensor, torch.Tensor) and (found is None or found.shape != tensor.shape):
+            if found is None or found.shape != tensor.shape:
                 was = "not there" if found is None else str(list(found.shape))
                 raise Unfit(other_run(name, was, str(list(tensor.shape))))

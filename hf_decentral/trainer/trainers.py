@@ -6,6 +6,7 @@ With ``topology="allreduce"``, or one worker, everything here steps aside for th
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -13,15 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
-from transformers.trainer_utils import has_length, rotate_checkpoints
+from transformers.trainer_utils import has_length
 
 from hf_decentral.errors.trainer import several_devices
 from hf_decentral.integrations import optimizers, settings
-from hf_decentral.integrations.folder import read_manifest
-from hf_decentral.integrations.snapshot import own_memory
-from hf_decentral.trainer import names, saving
+from hf_decentral.integrations.snapshot import frozen, own_memory
+from hf_decentral.trainer import names, position, saving
 from hf_decentral.trainer.arguments import make_plugin
-from hf_decentral.trainer.lockstep import AgreedCallbacks, CommonEnd, Meetings, common_schedule
+from hf_decentral.trainer.disks import where_told
+from hf_decentral.trainer.lockstep import (
+    AgreedCallbacks,
+    CommonEnd,
+    Meetings,
+    common_schedule,
+    same_rows,
+    some_rows,
+)
+from hf_decentral.trainer.report import Report
 
 logger = logging.getLogger(__name__)
 # A mixin to be put before a Trainer: what it calls by super() is the Trainer's.
@@ -44,7 +53,7 @@ class Decentralized(_Base):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._united: tuple[int, ...] | None = None
-        self._losses: list[float] = []  # of all workers, between two lines of the log
+        self._report = Report()
         self._troubles: list[Exception] | None = None  # while a checkpoint is written: what failed here
         super().__init__(*args, **kwargs)
         if self.gossips:
@@ -93,7 +102,23 @@ class Decentralized(_Base):
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """As stock; where workers have different numbers of batches, the fewest count for all."""
         own: tuple[Any, ...] = super().set_initial_training_values(args, dataloader)
-        return common_schedule(self._meetings.gather_for("train()"), own) if self.gossips else own
+        return common_schedule(self._meetings.gather_for("the steps"), own) if self.gossips else own
+
+    def _init_training_state(
+        self, max_steps: int, per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> tuple[int, int]:
+        """As stock; where the data has no length, in the epoch in which the checkpoint was taken."""
+        found = super()._init_training_state(max_steps, per_epoch, epochs, checkpoint, trial)
+        if self.gossips and epochs == sys.maxsize and found != (0, 0):
+            found = position.of(str(checkpoint), self.args.gradient_accumulation_steps, max_steps)
+            self._common_end.resumed = found[1] > 0
+        return found
+
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
+        """As stock; bytes and waiting count from here, where the optimizer, new or kept, is ready."""
+        prepared = super()._prepare_for_training(*args, **kwargs)
+        self._report.begin(self.plugin)
+        return prepared
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> Any:
         """As stock; data of unknown length ends on all workers at the same step."""
@@ -122,13 +147,15 @@ class Decentralized(_Base):
     def _versions(self) -> tuple[int, ...]:
         return tuple(p._version for p in self.model.parameters())
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
         """As stock, on the consensus: also for ``predict`` and generation."""
-        with self._consensus("evaluate() or predict()"):
-            if self.gossips:
-                # Seq2SeqTrainer counts rows twice that fill the last batch; metrics would tell of the workers
-                self.gather_function = self.accelerator.gather_for_metrics
-            return super().evaluation_loop(*args, **kwargs)
+        if not self.gossips:
+            return super().evaluation_loop(dataloader, *args, **kwargs)
+        same_rows(dataloader, self._meetings.gather_for("evaluate() or predict()"))
+        # Seq2SeqTrainer counts rows twice that fill the last batch; metrics would tell of the workers
+        self.gather_function = self.accelerator.gather_for_metrics
+        with self._consensus("evaluate() or predict()"), self.plugin.naming():
+            return super().evaluation_loop(dataloader, *args, **kwargs)
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         """As stock; every worker's model then is the consensus (or the best one of it)."""
@@ -150,7 +177,7 @@ class Decentralized(_Base):
         steps = self.state.global_step - self._globalstep_last_logged
         if self.gossips and self.control.should_log and steps > 0:
             # Before stock gathers: where a worker was lost, this one tells which.
-            self._losses = self._meetings.gather_for("a line of the log")(tr_loss.item() / steps)
+            self._report.losses = self._meetings.gather_for("a line of the log")(tr_loss.item() / steps)
         with self._together():
             super()._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
 
@@ -161,12 +188,8 @@ class Decentralized(_Base):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As stock; at logging steps also the workers' losses, their distance, bytes and waiting."""
-        if self._losses and "loss" in logs:
-            logs |= {"loss_worker_min": min(self._losses), "loss_worker_max": max(self._losses)}
-            self._losses = []
-            if getattr(self.args, "log_consensus", True):
-                logs["consensus_distance"] = self.plugin.distance()
-            logs |= {"sent_bytes": self.plugin.sent_bytes, "waited_seconds": self.plugin.waited_seconds}
+        if self._report.losses and "loss" in logs:
+            logs |= self._report.line(self.plugin, getattr(self.args, "log_consensus", True))
         super().log(logs, start_time)
 
     # ---- saving ----
@@ -184,10 +207,11 @@ class Decentralized(_Base):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """As stock, with the weights of the consensus. Collective."""
         with self._consensus("save_model()"), self._noting():
+            plain = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
             if self.gossips and state_dict is None and self.args.should_save:
-                plain = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-                state_dict = own_memory(plain.state_dict())
-            super()._save(output_dir, state_dict)
+                state_dict = own_memory(plain.state_dict(), shared=frozen(plain))
+            with where_told(plain) if self.gossips else nullcontext():
+                super()._save(output_dir, state_dict)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         with self._noting():
@@ -208,10 +232,8 @@ class Decentralized(_Base):
             return
         run_folder = self._get_output_dir(trial)
         folder = Path(run_folder) / f"checkpoint-{self.state.global_step}"
-        limit, self.args.save_total_limit = (
-            self.args.save_total_limit,
-            None,
-        )  # none goes before this one is whole
+        # None goes before this one is whole.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
         self._troubles = []
         try:
             saving.Saving(self.plugin, folder, self._meetings.gather_for("a checkpoint")).write(
@@ -220,7 +242,7 @@ class Decentralized(_Base):
         finally:
             self._troubles, self.args.save_total_limit = None, limit
         if self.args.should_save:
-            rotate_checkpoints(run_folder, limit, self.state.best_model_checkpoint, use_mtime=True)
+            saving.rotate(run_folder, limit, self.state.best_model_checkpoint)
 
     def _write(self, model: Any, trial: Any, folder: Path) -> None:
         """This worker's part of a checkpoint."""
@@ -237,23 +259,22 @@ class Decentralized(_Base):
     # ---- resuming ----
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker."""
-        if self.gossips and resume_from_checkpoint:
-            wanted = resume_from_checkpoint
-            resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, wanted)
-        if self.gossips:
-            self._united = None
-            self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
-        return super().train(resume_from_checkpoint, *args, **kwargs)
-
-    def _has_workers(self, checkpoint: str | None) -> bool:
-        if not self.gossips or checkpoint is None:
-            return False
-        files = read_manifest(Path(checkpoint)).get("files", {})
-        return saving.worker_name(0) in files
+        """As stock. ``resume_from_checkpoint=True`` takes the last one that is whole on every worker; raises
+        CheckpointError or SettingsError, on every worker, where one cannot read its part or there is none."""
+        if resume_from_checkpoint in ("True", "true"):  # as scripts hand on --resume_from_checkpoint, a text
+            resume_from_checkpoint = True
+        some_rows(self.train_dataset, self._meetings.gather_for("train()") if self.gossips else None)
+        if not self.gossips:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        if resume_from_checkpoint:
+            resume_from_checkpoint = saving.choose(self.plugin, self.args.output_dir, resume_from_checkpoint)
+        self._united = None
+        self.model_wrapped = self.model  # an evaluation may have compiled it: it is prepared anew
+        with self.plugin.naming():
+            return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if self._has_workers(checkpoint):
+        if self.gossips and saving.holds_workers(checkpoint):
             saving.load(self.plugin, Path(str(checkpoint)), self.lr_scheduler)
             return
         if self.gossips and checkpoint is not None:
@@ -261,7 +282,7 @@ class Decentralized(_Base):
         super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        if not self._has_workers(checkpoint):  # else each has its own
+        if not (self.gossips and saving.holds_workers(checkpoint)):  # else each has its own
             super()._load_scaler(checkpoint)
 
 

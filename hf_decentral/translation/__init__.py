@@ -13,7 +13,7 @@ from hf_decentral.translation.averages import average_checkpoints
 from hf_decentral.translation.batches import TokenBatches
 from hf_decentral.translation.encode import encode, lengths
 from hf_decentral.translation.languages import language_id, set_languages
-from hf_decentral.translation.models import SIZES, transformer
+from hf_decentral.translation.models import SIZES, load_model, transformer
 from hf_decentral.translation.pairs import load_pairs
 from hf_decentral.translation.vocabulary import load_vocabulary
 
@@ -24,6 +24,7 @@ __all__ = [
     "encode",
     "language_id",
     "lengths",
+    "load_model",
     "load_pairs",
     "load_vocabulary",
     "set_languages",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.errors.translation import no_model
 
 
 class Size(NamedTuple):
@@ -25,6 +26,24 @@ SIZES = {
     "base": Size(6, 512, 8, 2048, 0.1),
     "big": Size(6, 1024, 16, 4096, 0.3),
 }
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """A seq2seq checkpoint and its tokenizer.
+
+    Args:
+        name: a folder, or a name on the hub.
+
+    Raises:
+        SettingsError: there is none, or a part of it is missing or damaged.
+    """
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # heavy
+
+    try:
+        return AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    except Exception as error:  # transformers raises whatever its parts raise; all of it means this
+        cause = next(iter(str(error).strip().splitlines()), "no reason given")
+        raise no_model(name, f"{type(error).__name__}: {cause}") from error
 
 
 def transformer(size: str, tokenizer: Any, *, dropout: float | None = None, max_positions: int = 512) -> Any:

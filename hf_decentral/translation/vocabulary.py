@@ -41,7 +41,7 @@ def load_vocabulary(pairs: Any, size: int = 32_000, cache_dir: str | None = None
 
     if size < SMALLEST:
         raise out_of_range(
-            "vocab_size", size, f"at least {SMALLEST} (256 bytes, 4 special)", "32000 is the paper's"
+            "vocabulary_size", size, f"at least {SMALLEST} (256 bytes, 4 special)", "32000 is the paper's"
         )
     folder = cache.once(
         cache.root(cache_dir) / "vocabularies" / cache.key(form=1, size=size, seen=SEEN, text=_mark(pairs)),

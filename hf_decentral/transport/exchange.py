@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.transport.combine import Combiner, decoded_sum
-from hf_decentral.transport.lost import Notes
+from hf_decentral.transport.lost import Notes, cause_of
 from hf_decentral.transport.wire import Send
 
 Waits = Sequence[tuple[tuple[int, ...], Any]]
@@ -45,7 +45,7 @@ class Waiter:
             yield
         except RuntimeError as error:
             waited = time.perf_counter() - began
-            cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            cause = cause_of(error)
             raise self._notes.explain(peers, round, waited, self._deadline_seconds, cause) from error
         finally:
             self.stood(began)

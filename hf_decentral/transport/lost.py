@@ -7,6 +7,7 @@ reads the others' notes before it names the lost one: a worker that left a note 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,11 +15,29 @@ from contextlib import suppress
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from hf_decentral.errors import PeerLost
+from hf_decentral.errors import DecentralizedError, PeerLost
 from hf_decentral.errors.peers import peer_ended, peer_lost
 
 _PATIENCE_SECONDS = 3.0
 _WITNESS, _ENDED = "witness", "ended"
+
+
+# Where in its sources gloo failed, and its guess at the reason: the notes know that better.
+_PLACE, _GUESS = re.compile(r"^\[[^\]]*\] "), re.compile(r"\. This is typically caused by .*$")
+
+
+def of_the_wire(error: Exception) -> bool:
+    """Whether this is an error of torch.distributed, and not one of the code around it."""
+    if isinstance(error, DecentralizedError):
+        return False
+    told = str(error).lower()
+    return isinstance(error, dist.DistError) or "gloo" in told or "nccl" in told
+
+
+def cause_of(error: Exception) -> str:
+    """What the wire said, in one line."""
+    lines = str(error).strip().splitlines()
+    return _GUESS.sub("", _PLACE.sub("", lines[0])) if lines else type(error).__name__
 
 
 class Notes:
@@ -34,9 +53,14 @@ class Notes:
         self._leave(_ENDED, str(step))
 
     def explain(
-        self, suspects: Sequence[int], round: int, waited_seconds: float, deadline_seconds: float, cause: str
+        self,
+        suspects: Sequence[int],
+        round: int,
+        waited_seconds: float | None,
+        deadline_seconds: float | None,
+        cause: str,
     ) -> PeerLost:
-        """The error to raise when ``suspects`` did not answer."""
+        """The error to raise when ``suspects`` did not answer; None: it is not known how long they had."""
         self._leave(_WITNESS, ",".join(map(str, suspects)))
         lost = self._follow(list(suspects))
         for worker in lost:

@@ -12,17 +12,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hf_decentral.errors import PeerLost
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport.background import Background, on_stream
 from hf_decentral.transport.combine import HALF, Combiner
 from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter
-from hf_decentral.transport.lost import Notes
+from hf_decentral.transport.lost import Notes, cause_of
 from hf_decentral.transport.wire import Pending, Send, T
 
 _LANES = 1024  # lanes share the tag with the number of the step; a tag has 31 bits
-import os
-
-_LINES = int(os.environ.get("LINES_", "2"))
 _number = count()
 
 
@@ -46,8 +44,6 @@ class Processes:
         self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
         self._batched = dist.get_backend(self._group) == "nccl"
-        more = 0 if self._batched else _LINES - 1
-        self._lines = [self._group, *(dist.new_group(timeout=self._timeout) for _ in range(more))]
         if self._batched:
             # NCCL joins a group at its first call; were that a message between some pairs, it could hang.
             joined = torch.zeros(1, device=torch.device("cuda", torch.cuda.current_device()))
@@ -114,11 +110,8 @@ class Processes:
                 ops = [dist.P2POp(call, box, j, self._group) for call, box, j in calls]
                 waits = [((*senders, *receivers), work) for work in dist.batch_isend_irecv(ops)]
             else:
-                waits = [((j,), call(box, j, group=self._line(call is dist.isend, j), tag=tag)) for call, box, j in calls]
+                waits = [((j,), call(box, j, group=self._group, tag=tag)) for call, box, j in calls]
         return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
-
-    def _line(self, sending: bool, other: int) -> Any:
-        return self._lines[-1 if sending == (self.local[0] < other) else 0]
 
     def _terms(self, request: Send, inbox: list[Tensor]) -> list[tuple[Tensor, float]]:
         """The vectors to be summed with their weights, in the order of their senders."""
@@ -170,6 +163,10 @@ class Processes:
         with self._waiter.naming(self._others(), -1):
             dist.all_gather_object(values, value, group=self._talks)
         return values
+
+    def explain(self, error: Exception) -> PeerLost:
+        """Who was lost, where a collective that is not of this package failed."""
+        return self._notes.explain(self._others(), -1, None, None, cause_of(error))
 
     def close(self, step: int) -> None:
         """See :meth:`Transport.close`."""

@@ -21,6 +21,7 @@ VALUES: dict[str, Any] = {
     "int": 3,
     "int | None": 3,
     "float": 1.5,
+    "float | None": 1.5,
     "bool": True,
     "object": "thing",
     "Any": "thing",
@@ -110,6 +111,13 @@ def test_a_name_offers_the_nearest():
     assert isinstance(error, SettingsError)
     assert "mean 'ring'?" in str(error)
     assert "choose one" in str(errors.unknown_name("topology", "xyzzy", ["ring"])).lower()
+
+
+def test_of_a_long_table_the_near_names_are_told_or_all():
+    table = [*(f"optimizer{number}" for number in range(30)), "ring"]
+    assert "31 names, among them ring." in str(errors.unknown_name("name", "rign", table))
+    told = str(errors.unknown_name("name", "xyzzy", table))
+    assert all(name in told for name in table)
 
 
 def test_sentence_keeps_the_given_words():

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.scripts.launches import begin, finish, torchrun
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLAN = """
 - {method: allreduce, lr: 1e-3, steps: 10, layers: 1, width: 32, block: 16}
@@ -82,3 +84,21 @@ def test_the_benchmark_under_a_launcher(tmp_path: Path, words: tuple[str, ...], 
         assert case[key] == pytest.approx(1, abs=0.2)
     else:
         assert case["sent_bytes"] > 0.9 * result["parameter_bytes"]
+
+
+def test_the_benchmark_compares_our_trainer_with_the_stock_one(tmp_path: Path) -> None:
+    file = tmp_path / "trainer.json"
+    variants = ["stock", "allreduce", "aer"]
+    small = ["--blocks=1", "--steps=4", "--n_layer=1", "--n_embd=32", "--block_size=8", f"--json={file}"]
+    script = [str(ROOT / "scripts" / "benchmark_trainer.py"), "--variants", *variants, *small]
+    process = begin([*torchrun(2), *script], tmp_path / "trainer")
+    code, told = finish(process, tmp_path / "trainer")
+    assert code == 0, told
+    found = json.loads(file.read_text())
+    assert found["workers"] == 2
+    assert list(found["rows"]) == variants
+    for row in found["rows"].values():
+        assert row.keys() == {"step_seconds", "ratio", "quartiles"}
+        assert row["step_seconds"] > 0 and row["quartiles"][0] <= row["ratio"] <= row["quartiles"][1]
+    assert found["rows"]["stock"]["ratio"] == 1
+    assert all(variant in told for variant in variants)

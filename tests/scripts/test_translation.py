@@ -38,7 +38,7 @@ def fields_of_the_script() -> set[str]:
 
 def test_recipes_hold_flags_only() -> None:
     recipes = sorted((ROOT / "scripts" / "recipes").glob("transformer_*.yaml"))
-    assert len(recipes) == 2
+    assert len(recipes) == 3
     for recipe in recipes:
         assert set(yaml.safe_load(recipe.read_text())) <= fields_of_the_script(), recipe.name
 
@@ -73,6 +73,7 @@ def test_a_run_with_scores_that_sacrebleu_finds_again(tmp_path: Path, flags: lis
     assert summary["topology"] == flags[0].split("=")[1]
     for name in ("bleu", "val_loss", "tokens", "step_seconds", "optim", "sent_bytes"):
         assert summary[name] is not None
+    assert summary["settings"]["max_tokens"] == 600 and summary["settings"]["train_file"] is None
     assert summary["tokens"] > 0 and "tok:13a" in summary["bleu_signature"]
     again = subprocess.run(
         [sys.executable, "-m", "sacrebleu", "references.txt", "-i", "predictions.txt"],
@@ -94,8 +95,17 @@ def test_it_goes_on_where_it_stopped_and_fine_tunes_what_it_saved(tmp_path: Path
     (tmp_path / "whole" / "checkpoint-3").rename((stopped.mkdir() or stopped) / "checkpoint-3")
     again = translated(launcher, stopped, *common, "--resume_from_checkpoint=True")
     assert again["val_loss"] == whole["val_loss"] and again["tokens"] == whole["tokens"]
-    tuned = translated([sys.executable], tmp_path / "tuned", f"--model={stopped}", "--max_steps=1")
-    assert tuned["workers"] == 1 and tuned["topology"] == "allreduce"
+    # With a rate of 0 the model stays what it is: any number of workers gives the same translations (I8).
+    same = [f"--model={stopped}", "--max_steps=1", "--learning_rate=0"]
+    alone = translated([sys.executable], tmp_path / "alone", *same)
+    assert alone["workers"] == 1 and alone["topology"] == "allreduce"
+    # as long as was asked for, and not as long as transformers takes by itself (B11)
+    assert alone["settings"]["generation_max_length"] == 24
+    three = translated(accelerate("decentralized_aer.yaml", 3), tmp_path / "three", *same, "--topology=ring")
+    told = [(tmp_path / name / "predictions.txt").read_text() for name in ("alone", "three")]
+    assert told[0] == told[1] and three["bleu"] == alone["bleu"]
+    # a mean over batches, which hold other rows where there are more workers
+    assert three["val_loss"] == pytest.approx(alone["val_loss"], rel=1e-2)
 
 
 def test_a_test_set_with_an_empty_reference_an_empty_source_and_a_copy(tmp_path: Path) -> None:
@@ -137,3 +147,15 @@ def test_bad_data_is_told_in_a_sentence(tmp_path: Path) -> None:
     )
     assert "'de'" in told
     assert "adam" in refused(tmp_path / "o4", "--optim=acumadam").lower()
+
+
+def test_what_cannot_be_done_after_training_is_refused_before(tmp_path: Path) -> None:
+    told = refused(tmp_path / "o1", "--average_last=2")  # and no checkpoints are saved
+    assert "no checkpoint" in told.lower() and "Traceback" not in told
+    told = refused(tmp_path / "o2", f"--wordnet={tmp_path}")
+    assert "METEOR needs WordNet" in told and str(tmp_path) in told
+    told = refused(tmp_path / "o3", "--max_stepz", "3")
+    assert "Unknown flag '--max_stepz'" in told and "--max_steps" in told and "Traceback" not in told
+    told = refused(tmp_path / "o4", f"--model={tmp_path}")
+    assert f"No translation model can be loaded from '{tmp_path}'" in told and "Traceback" not in told
+    assert not (tmp_path / "o1").exists() and not (tmp_path / "o2").exists()

@@ -36,6 +36,7 @@ def wait_for_steps(process: subprocess.Popen[str], output: Path, count: int = 3)
         (["--dataset={folder}/binary.txt"], "looks binary"),
         (["--dataset={folder}/small.txt"], "contexts of 16 tokens"),
         (["--topology=rign"], "Did you mean 'ring'"),
+        (["--batch_sice", "3"], "Unknown flag '--batch_sice'"),
         (["--batch_size=0"], "--batch_size=0 was given"),
         (["--n_head=0"], "--n_head=0 was given"),
         (["--eval_contexts=-1"], "--eval_contexts=-1 was given"),

@@ -100,6 +100,15 @@ def test_a_stock_optimizer_without_a_topology_stays_stock() -> None:
     assert settle(dataclasses.replace(args, topology="ring")).topology == "ring"
 
 
+def test_the_source_of_a_topology_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = DecentralizedTrainingArguments("out", optim="adamw_torch")
+    assert "topology=allreduce (default)" in make_plugin(args).settings.describe()
+    given = DecentralizedTrainingArguments("out", optim="accumadam", topology="ring")
+    assert "topology=ring (argument)" in make_plugin(given).settings.describe()
+    monkeypatch.setenv("DECENTRAL_TOPOLOGY", "complete")
+    assert "topology=complete (environment)" in make_plugin(args).settings.describe()
+
+
 def test_the_environment_gives_a_topology_to_any_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECENTRAL_TOPOLOGY", "complete")
     assert settle(DecentralizedTrainingArguments("out", optim="adamw_torch")).topology == "complete"

@@ -191,15 +191,20 @@ def test_a_killed_worker_is_named(tmp_path: Path) -> None:
     assert second.exit_code == -signal.SIGKILL
 
 
-def _twice(rank: int, folder: str) -> list[Tensor]:
+def _twice(rank: int, folder: str) -> list[tuple[Tensor, list[dict[str, float]]]]:
     made = trainer(folder, optim="dadamw", topology="ring")
     found = []
     for _ in range(2):
         made.train()
-        found.append(weights(made.model))
+        found.append((weights(made.model), [line for line in made.state.log_history if "loss" in line]))
     return found
 
 
-def test_a_trainer_may_train_twice(tmp_path: Path) -> None:
+def test_a_trainer_may_train_twice_and_counts_anew(tmp_path: Path) -> None:
     first, second = run(2, _twice, str(tmp_path))
-    assert torch.equal(first[1], second[1]) and not torch.equal(first[0], first[1])
+    (before, _), (after, logs) = first
+    assert torch.equal(after, second[1][0]) and not torch.equal(before, after)
+    size = after.numel() * after.element_size()
+    # On two workers a round sends the model once. That before the first step was under way already.
+    assert [line["sent_bytes"] for line in logs] == [size * line["step"] for line in logs]
+    assert all(line["waited_seconds"] >= 0 for line in logs)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
 from torch import Tensor
+from transformers import TrainerCallback
 
 from hf_decentral.errors import CheckpointError
 from tests.processes import outcomes, run
@@ -27,8 +32,12 @@ SAVING = {
 
 
 def _seen(rank: int, folder: str, resume: Any, changed: dict[str, Any]) -> list[Tensor]:
-    replicas = Replicas()
+    replicas, changed = Replicas(), dict(changed)
+    frozen = changed.pop("frozen", False)
     made = trainer(folder, callbacks=[replicas], **{**SAVING, **changed})
+    if frozen:
+        positions = made.model.transformer.wpe.weight.requires_grad_(False)
+        positions.data += 1.0 if resume else 0.0  # they too come from the checkpoint
     made.train(resume_from_checkpoint=resume)
     return [*replicas.seen, weights(made.model)]
 
@@ -37,10 +46,10 @@ def _seen(rank: int, folder: str, resume: Any, changed: dict[str, Any]) -> list[
     "changed",
     [
         {"max_steps": 8, "hosts": "1,1,1", "save_steps": 6, "lr_scheduler_type": "cosine"},
-        {"save_only_model": True, "topology": "ring"},
+        {"save_only_model": True, "topology": "ring", "frozen": True},
         {"gradient_accumulation_steps": 2, "optim": "adamw_torch", "topology": "every(2, ring)"},
     ],
-    ids=["second epoch", "save_only_model", "accumulation"],
+    ids=["second epoch", "save_only_model, frozen weights", "accumulation"],
 )
 def test_three_workers_go_on_bit_for_bit(tmp_path: Path, changed: dict[str, Any]) -> None:
     whole = run(3, _seen, str(tmp_path / "whole"), None, changed)
@@ -57,10 +66,33 @@ def test_other_numbers_of_workers_go_on_from_the_consensus(tmp_path: Path) -> No
     whole = run(3, _seen, str(tmp_path), None, {})
     shutil.rmtree(tmp_path / "checkpoint-6")
     mean = torch.stack([seen[2] for seen in whole]).mean(0)
-    fewer = run(2, _seen, str(tmp_path), True, {})
-    for seen in fewer:
-        torch.testing.assert_close(seen[0], mean, atol=2e-2, rtol=0)  # after one step at 1e-2
-        assert torch.isfinite(seen[-1]).all()
+    for workers in (2, 5):
+        shutil.copytree(tmp_path / "checkpoint-3", tmp_path / f"of {workers}" / "checkpoint-3")
+        for seen in run(workers, _seen, str(tmp_path / f"of {workers}"), True, {}):
+            torch.testing.assert_close(seen[0], mean, atol=2e-2, rtol=0)  # after one step at 1e-2
+            assert torch.isfinite(seen[-1]).all()
+
+
+def _two_disks(rank: int, folder: str) -> tuple[list[Tensor], list[Tensor], list[str]]:
+    """Two hosts that share no disk: a checkpoint at each of many steps, and going on from one of them."""
+    host = f"host{rank // 2}"
+    socket.gethostname = lambda: host
+    os.environ.update(LOCAL_RANK=str(rank % 2), LOCAL_WORLD_SIZE="2")
+    mine = Path(folder) / host
+    often = {"save_steps": 1, "save_on_each_node": True, "max_steps": 12, "topology": "ring"}
+    whole = _seen(rank, str(mine), None, often)
+    shutil.rmtree(mine / "checkpoint-12", ignore_errors=True)
+    dist.barrier()
+    again = _seen(rank, str(mine), str(mine / "checkpoint-7"), often)
+    return whole, again, sorted(path.name for path in (mine / "checkpoint-11").glob("decentral*"))
+
+
+def test_hosts_that_share_no_disk(tmp_path: Path) -> None:
+    """C1: no name of a folder is waited for that another host was to write."""
+    for rank, (whole, again, names) in enumerate(run(4, _two_disks, str(tmp_path))):
+        assert len(whole) == 13 and all(torch.equal(a, b) for a, b in zip(whole[7:], again, strict=True))
+        own = [f"decentral_worker_{k}.pt" for k in (rank // 2 * 2, rank // 2 * 2 + 1)]
+        assert names == ["decentral.json", *own]
 
 
 def _stock(rank: int, folder: str) -> None:
@@ -78,8 +110,10 @@ def test_a_folder_that_is_not_whole_is_passed_over_or_refused(tmp_path: Path) ->
     run(2, _seen, str(tmp_path), None, {})
     last = tmp_path / "checkpoint-6"
     (last / "decentral.json").unlink()  # a kill in the middle of saving
-    assert len(run(2, _seen, str(tmp_path), True, {})[0]) == 4
+    assert len(run(2, _seen, str(tmp_path), "True", {})[0]) == 4  # as the command line gives it
     shutil.rmtree(last)
+    for outcome in outcomes(2, _seen, str(tmp_path), str(last), {}):
+        assert "CheckpointError: " in outcome.error and "there is no folder" in outcome.error
     file = tmp_path / "checkpoint-3" / "decentral_worker_1.pt"
     file.write_bytes(file.read_bytes()[:-10])
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -133,3 +167,29 @@ def test_the_best_consensus_is_loaded_at_the_end(tmp_path: Path) -> None:
     assert torch.equal(found[0][0], found[1][0])
     for _, folder, loss, best in found:
         assert Path(folder).is_dir() and abs(loss - best) < 1e-6
+
+
+def _spoiled(rank: int, folder: str) -> None:
+    class Spoils(TrainerCallback):
+        decides_alike = True
+
+        def on_pre_optimizer_step(
+            self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
+        ) -> None:
+            if rank == 1 and state.global_step == 2:
+                optimizer.param_groups[0]["lr"] = float("nan")
+
+    trainer(
+        folder, save_strategy="steps", save_steps=1, save_total_limit=1, topology="ring", optim="dsgd",
+        max_steps=5, callbacks=[Spoils()],
+    ).train()  # fmt: skip
+
+
+def test_the_last_finite_checkpoint_stays(tmp_path: Path) -> None:
+    run(2, _spoiled, str(tmp_path))
+    finite = {}
+    for folder in tmp_path.glob("checkpoint-*"):
+        weights_there = load_file(folder / "model.safetensors").values()
+        finite[folder.name] = all(bool(value.isfinite().all()) for value in weights_there)
+        assert json.loads((folder / "decentral.json").read_text())["finite"] is finite[folder.name]
+    assert finite == {"checkpoint-2": True, "checkpoint-5": False}

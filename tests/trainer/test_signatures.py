@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderShard
-from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainingArguments
 from transformers.trainer_callback import CallbackHandler, TrainerCallback, TrainerControl
-from transformers.trainer_utils import has_length, rotate_checkpoints
+from transformers.trainer_utils import has_length, sort_checkpoints
 
 from hf_decentral.trainer.arguments import DecentralizedArguments
 from hf_decentral.trainer.lockstep import _AGREED_AT, _FLAGS, AgreedCallbacks
@@ -27,6 +27,11 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
     Trainer.get_optimizer_cls_and_kwargs: ["args", "model"],
     Trainer.create_optimizer: ["self", "model"],
     Trainer.set_initial_training_values: ["self", "args", "dataloader"],
+    Trainer._init_training_state: [
+        *("self", "max_steps", "num_update_steps_per_epoch", "num_train_epochs", "resume_from_checkpoint"),
+        "trial",
+    ],
+    Trainer._prepare_for_training: ["self", "max_steps", "train_dataloader", "resume_from_checkpoint"],
     Trainer.get_batch_samples: ["self", "epoch_iterator", "num_batches", "device"],
     Trainer.evaluation_loop: [
         *("self", "dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix"),
@@ -64,9 +69,7 @@ PARAMETERS: dict[Callable[..., Any], list[str]] = {
     Accelerator.join_uneven_inputs: ["self", "joinables", "even_batches"],
     Accelerator.unwrap_model: ["self", "model", "keep_fp32_wrapper", "keep_torch_compile"],
     Accelerator.gather_for_metrics: ["self", "input_data", "use_gather_object"],
-    rotate_checkpoints: [
-        *("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime", "checkpoint_prefix"),
-    ],
+    sort_checkpoints: ["output_dir", "checkpoint_prefix", "use_mtime", "best_model_checkpoint"],
     has_length: ["dataset"],
 }
 
@@ -87,6 +90,8 @@ MENTIONS: dict[Any, tuple[str, ...]] = {
         "rotate_checkpoints(",
         "self._get_output_dir(trial=trial)",
     ),
+    Trainer.set_initial_training_values: ("num_train_epochs = sys.maxsize",),
+    Trainer._run_epoch: ("self.state.epoch = epoch + (step + 1) / steps_in_epoch",),
     Trainer._get_num_items_in_batch: ("if self.args.average_tokens_across_devices:",),
     Trainer.compute_loss: ("self.args.average_tokens_across_devices",),
     Trainer.save_model: ("self._save(output_dir)",),
@@ -96,6 +101,10 @@ MENTIONS: dict[Any, tuple[str, ...]] = {
         "self.create_accelerator_and_postprocess()",
         "self.callback_handler = CallbackHandler(",
     ),
+    Trainer._save: (
+        "save_pretrained(output_dir, state_dict=state_dict, is_main_process=self.args.should_save)",
+    ),
+    PreTrainedModel.save_pretrained: ("self.should_save_on_this_rank(is_main_process)",),
     Seq2SeqTrainer.evaluate: ("self.gather_function = self.accelerator.gather",),
     Accelerator: tuple(
         f"self.{name}"

@@ -59,7 +59,7 @@ def test_a_small_text_has_a_small_vocabulary(vocabulary: Any, tiny: Any) -> None
     assert 400 < len(vocabulary) < 1_000
     assert len(load_vocabulary(tiny["train"], 300)) == 300
     assert len(load_vocabulary(tiny["train"].select(range(3)))) == SMALLEST
-    with pytest.raises(SettingsError, match="vocab_size=259"):
+    with pytest.raises(SettingsError, match="vocabulary_size=259"):
         load_vocabulary(tiny["train"], 259)
 
 
