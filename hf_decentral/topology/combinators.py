@@ -25,6 +25,7 @@ def every(steps: int, topology: Topology) -> Topology:
         None if topology.period is None else topology.period * steps,
         lambda step: topology(step // steps) if step % steps == steps - 1 else idle,
         phases=topology.phases,
+        hosts=topology.hosts,
     )
 
 
@@ -45,6 +46,7 @@ def then(first: Topology, steps: int, second: Topology) -> Topology:
         None,
         lambda step: first(step) if step < steps else second(step - steps),
         phases=(first, second),
+        hosts=first.hosts or second.hosts,
     )
 
 
@@ -68,4 +70,5 @@ def without(dead: Iterable[int], topology: Topology) -> Topology:
         topology.period,
         lambda step: topology(step).without(gone),
         phases=tuple(without(gone, phase) for phase in topology.phases),
+        hosts=topology.hosts,
     )
