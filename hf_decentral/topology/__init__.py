@@ -14,7 +14,7 @@ from hf_decentral.rounds import Round
 from hf_decentral.topology.aer import aer
 from hf_decentral.topology.base import Hosts, Topology
 from hf_decentral.topology.base_graph import base_graph
-from hf_decentral.topology.combinators import every, then, without
+from hf_decentral.topology.combinators import every, rounds, then, without
 from hf_decentral.topology.complete import complete
 from hf_decentral.topology.exponential import one_peer_exponential
 from hf_decentral.topology.expression import evaluate, is_expression
@@ -61,6 +61,7 @@ __all__ = [
     "build",
     "every",
     "names",
+    "rounds",
     "spectrum",
     "then",
     "without",
