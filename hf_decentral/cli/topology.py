@@ -13,6 +13,7 @@ from hf_decentral.cli import drawing
 from hf_decentral.cli.output import Json, console, write_json
 from hf_decentral.errors import out_of_range
 from hf_decentral.topology import TABLE, Hosts, Spectrum, Topology, build, spectrum
+from hf_decentral.topology.shards import sharded
 from hf_decentral.topology.traffic import sent
 
 _SHOW = """The rounds of a topology, how fast it mixes, what it sends, and which step it allows.
@@ -58,7 +59,7 @@ def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
     A round is ``{"groups": ...}`` where it is a mean over each of them, else ``{"rows": ...}``: for each
     worker the ``[sender, weight]`` pairs that it sums.
     """
-    rounds = topology.rounds()
+    rounds, shards = topology.rounds(), sharded(topology)
     return {
         "topology": topology.name,
         "workers": topology.workers,
@@ -66,7 +67,7 @@ def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
         "rounds": [
             {"rows": round.rows} if round.groups is None else {"groups": round.groups} for round in rounds
         ],
-        "sent_multiple": mean(mean(sent(round)) for round in rounds),
+        "sent_multiple": mean(mean(sent(round, shards=shards.get(round.key))) for round in rounds),
         "exact_after": numbers and numbers.exact,
         "second_eigenvalue": numbers and numbers.second_eigenvalue,
         "contraction": numbers and numbers.contraction,
@@ -76,8 +77,10 @@ def facts(topology: Topology, numbers: Spectrum | None) -> dict[str, object]:
 
 def _print(topology: Topology, found: dict[str, object], numbers: Spectrum | None) -> None:
     rounds = Table("round", "averages", "sent", title=f"{topology.name}, {topology.workers} workers")
+    shards = sharded(topology)
     for step, round in enumerate(topology.rounds()):
-        rounds.add_row(str(step), drawing.text(round), f"{mean(sent(round)):.3g} P")
+        multiple = mean(sent(round, shards=shards.get(round.key)))
+        rounds.add_row(str(step), drawing.text(round), f"{multiple:.3g} P")
     console.print(rounds)
     told = [
         f"period: {topology.period}",

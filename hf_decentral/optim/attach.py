@@ -163,6 +163,7 @@ def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> 
     return (
         ("the topology", topology),
         ("its rounds", str(hash(plan.topology.rounds()))),
+        ("its hosts", str(plan.topology.hosts)),
         ("the order", repr(plan.order.value)),
         ("the averaging method", repr(plan.averaging)),
         ("bucket_mb", repr(plan.bucket_mb)),

@@ -14,10 +14,11 @@ from hf_decentral.rounds import Round
 from hf_decentral.topology.aer import aer
 from hf_decentral.topology.base import Hosts, Topology
 from hf_decentral.topology.base_graph import base_graph
-from hf_decentral.topology.combinators import every, then, without
+from hf_decentral.topology.combinators import every, rounds, then, without
 from hf_decentral.topology.complete import complete
 from hf_decentral.topology.exponential import one_peer_exponential
 from hf_decentral.topology.expression import evaluate, is_expression
+from hf_decentral.topology.hierarchical import hierarchical
 from hf_decentral.topology.ring import ring
 from hf_decentral.topology.spectrum import Spectrum, spectrum
 
@@ -41,6 +42,11 @@ TABLE: dict[str, Entry] = {
     "aer": Entry(aer, "alternating exponential ring: inside hosts and between pairs of hosts in turns", True),
     "base_graph": Entry(base_graph, "Base-2 graph: one peer a round, exact for any number of workers", True),
     "complete": Entry(complete, "everybody with everybody: the exact mean in every round", True),
+    "hierarchical": Entry(
+        hierarchical,
+        "pairs of hosts take their mean; a worker sends only its shard over the network",
+        True,
+    ),
     "one_peer_exponential": Entry(one_peer_exponential, "one peer a round, at distances 1, 2, 4, ..."),
     "ring": Entry(ring, "a third from each side; the smallest stable step of all"),
 }
@@ -55,6 +61,7 @@ __all__ = [
     "build",
     "every",
     "names",
+    "rounds",
     "spectrum",
     "then",
     "without",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hf_decentral.rounds import Round, Row
-from hf_decentral.topology.base import Hosts, Topology
+from hf_decentral.topology.base import Group, Hosts, Topology, hosts_members
 from hf_decentral.topology.base_graph import Trade, trades_of
-
-Group = tuple[int, ...]
 
 
 def aer(workers: int, hosts: Hosts = None) -> Topology:
@@ -22,7 +20,7 @@ def aer(workers: int, hosts: Hosts = None) -> Topology:
     one size follow a Base-2 graph, whose period ends in the exact mean too. Hosts of unequal sizes are paired
     as above, and approach the mean.
     """
-    members = _members(workers, hosts)
+    members = hosts_members(workers, hosts)
     count = len(members)
     if count == 1:
         return Topology.cycle("aer", [Round.average(members, workers)])
@@ -34,20 +32,12 @@ def aer(workers: int, hosts: Hosts = None) -> Topology:
     return Topology.cycle("aer", rounds)
 
 
-def _members(workers: int, hosts: Hosts) -> list[Group]:
-    """The workers of each host, hosts in the order of their first worker."""
-    found: dict[int, list[int]] = {}
-    for worker, host in enumerate(hosts if hosts is not None else range(workers)):
-        found.setdefault(host, []).append(worker)
-    return [tuple(group) for group in found.values()]
-
-
 def _alternating(members: list[Group]) -> list[list[Group]]:
     """The groups of each round. A host that finds no partner averages for itself in both rounds."""
     rounds: list[list[Group]] = []
     number = 0  # pairs are counted on from distance to distance
     for bit in range((len(members) - 1).bit_length()):
-        pairs = _pairs(len(members), 1 << bit)
+        pairs = pairs_at(1 << bit, len(members))
         paired = {host for pair in pairs for host in pair}
         first = [group for host, group in enumerate(members) if host not in paired]
         second = list(first)
@@ -60,7 +50,7 @@ def _alternating(members: list[Group]) -> list[list[Group]]:
     return rounds
 
 
-def _pairs(count: int, distance: int) -> list[tuple[int, int]]:
+def pairs_at(distance: int, count: int) -> list[tuple[int, int]]:
     """As many disjoint pairs ``(j, j + distance)`` as a ring of ``count`` hosts has, in order of ``j``.
 
     Steps of one distance close to cycles. Each is walked from its smallest host; a cycle of odd length leaves

@@ -10,6 +10,16 @@ from hf_decentral.rounds import Round
 Hosts = Sequence[int] | None
 """The host of each worker as a plain number; None stands for one worker a host."""
 
+Group = tuple[int, ...]
+
+
+def hosts_members(workers: int, hosts: Hosts) -> list[Group]:
+    """The workers of each host, hosts in the order of their first worker."""
+    found: dict[int, list[int]] = {}
+    for worker, host in enumerate(hosts if hosts is not None else range(workers)):
+        found.setdefault(host, []).append(worker)
+    return [tuple(group) for group in found.values()]
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -21,6 +31,8 @@ class Topology:
         period: the rounds repeat after so many steps; None if they never do.
         at: the round of a step, 0, 1, 2, ...
         phases: the topologies of which one that never repeats is made, for what must be opened beforehand.
+        hosts: the host of each worker where averages over two hosts travel by shards
+            (:mod:`hf_decentral.topology.shards`); None: every round travels as its weights say.
     """
 
     name: str
@@ -28,16 +40,18 @@ class Topology:
     period: int | None
     at: Callable[[int], Round] = field(repr=False, compare=False)
     phases: tuple[Topology, ...] = field(default=(), repr=False, compare=False)
+    hosts: tuple[int, ...] | None = None
 
     def __call__(self, step: int) -> Round:
         """The round of a step."""
         return self.at(step)
 
     @staticmethod
-    def cycle(name: str, rounds: Sequence[Round]) -> Topology:
-        """The topology that repeats the given rounds for ever."""
+    def cycle(name: str, rounds: Sequence[Round], hosts: Hosts = None) -> Topology:
+        """The topology that repeats the given rounds for ever; ``hosts`` as in the attributes."""
         kept = tuple(rounds)
-        return Topology(name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)])
+        where = None if hosts is None else tuple(hosts)
+        return Topology(name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)], hosts=where)
 
     def repeated(self) -> tuple[Round, ...] | None:
         """The rounds that come again and again, each once; None where ever new ones come."""

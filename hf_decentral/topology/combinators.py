@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from math import gcd
 
 from hf_decentral.errors import out_of_range
 from hf_decentral.errors.topology import nobody_left
@@ -25,7 +27,38 @@ def every(steps: int, topology: Topology) -> Topology:
         None if topology.period is None else topology.period * steps,
         lambda step: topology(step // steps) if step % steps == steps - 1 else idle,
         phases=topology.phases,
+        hosts=topology.hosts,
     )
+
+
+def rounds(count: int, topology: Topology) -> Topology:
+    """``count`` rounds of ``topology`` in every step, composed into one: its weights are their product.
+
+    It is one exchange, not ``count`` one after the other: a worker hears at once all whose numbers would have
+    reached it, and sends to as many, up to ``2^count - 1`` where rounds have one peer each. A product that is
+    a mean over groups is one collective, ``2 (q - 1) / q``. Making one multiplies ``[W, W]`` matrices.
+
+    Raises:
+        SettingsError: ``count`` is below 1.
+    """
+    if count < 1:
+        raise out_of_range("rounds", count, "1 or more", "every(8, ring) is a round in every eighth step")
+    period = None if topology.period is None else topology.period // gcd(topology.period, count)
+    compose = lru_cache(maxsize=period or 8)(lambda step: _product(topology, step * count, count))
+    return Topology(
+        f"rounds({count}, {topology.name})",
+        topology.workers,
+        period,
+        lambda step: compose(step if period is None else step % period),
+        hosts=topology.hosts,  # no phases: products depend on where one that never repeats enters them
+    )
+
+
+def _product(topology: Topology, begin: int, count: int) -> Round:
+    whole = topology(begin).matrix()
+    for step in range(begin + 1, begin + count):
+        whole = topology(step).matrix() @ whole
+    return Round.from_matrix(whole) if count > 1 else topology(begin)
 
 
 def then(first: Topology, steps: int, second: Topology) -> Topology:
@@ -45,6 +78,7 @@ def then(first: Topology, steps: int, second: Topology) -> Topology:
         None,
         lambda step: first(step) if step < steps else second(step - steps),
         phases=(first, second),
+        hosts=first.hosts or second.hosts,
     )
 
 
@@ -68,4 +102,5 @@ def without(dead: Iterable[int], topology: Topology) -> Topology:
         topology.period,
         lambda step: topology(step).without(gone),
         phases=tuple(without(gone, phase) for phase in topology.phases),
+        hosts=topology.hosts,
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hf_decentral.errors import unknown_name
 from hf_decentral.errors.topology import not_an_expression
 from hf_decentral.topology.base import Topology
-from hf_decentral.topology.combinators import every, then
+from hf_decentral.topology.combinators import every, rounds, then
 
 
 class Combinator(NamedTuple):
@@ -25,6 +25,7 @@ class Combinator(NamedTuple):
 
 COMBINATORS: dict[str, Combinator] = {
     "every": Combinator(every, (True, False)),
+    "rounds": Combinator(rounds, (True, False)),
     "then": Combinator(then, (False, True, False)),
 }
 

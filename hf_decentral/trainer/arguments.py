@@ -31,9 +31,9 @@ class DecentralizedArguments:
         TrainingArguments.default_optim,
     )
     topology: str | None = option(
-        "Who averages parameters with whom: aer, complete, one_peer_exponential, base_graph, ring; or a "
-        "schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or allreduce, the "
-        "Trainer's own. `hf-decentral topology show` tells what each sends."
+        "Who averages parameters with whom: aer, hierarchical, complete, one_peer_exponential, base_graph, "
+        "ring; or a schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or "
+        "allreduce, the Trainer's own. `hf-decentral topology show` tells what each sends."
     )
     accum: int | None = option(
         "Optimizer steps for which accumadam(w) gathers gradients before it commits its moments. Default: 4."

@@ -23,7 +23,13 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def begin(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Queue some work; the returned function waits for its result or raises its error."""
+        """Queue some work; the returned function waits for its result or raises its error.
+
+        Work that is begun by work of this thread is done at once, since nothing queued after it could be.
+        """
+        if threading.current_thread() is self._thread:
+            result = work()
+            return lambda: result
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="hf_decentral exchange", daemon=True)
             self._thread.start()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hf_decentral.rounds import Round, Row
 from hf_decentral.topology.base import Topology
+from hf_decentral.topology.shards import Shards, sharded
 from hf_decentral.topology.traffic import sent
 from hf_decentral.transport.combine import HALF, Combiner, decoded_sum
 from hf_decentral.transport.wire import Pending, Send, T
@@ -27,14 +28,17 @@ class Memory:
         self.waited_seconds = 0.0
         self._combine = Combiner()
         self._buffers: dict[int, Tensor] = {}
+        self._shards: dict[str, dict[int, Shards]] = {}
 
     def prepare(self, topology: Topology) -> None:
-        """Nothing to open."""
+        """Nothing to open; what would travel by shards is counted so."""
+        self._shards.update(sharded(topology))
 
     def start(self, request: Send, step: int, lane: int) -> Pending:
         """See :meth:`Transport.start`. The sums are taken when they are asked for."""
         payload = request.payload
-        copies = mean(sent(request.round, request.codec is not None))
+        shards = self._shards.get(request.round.key) if self._shards else None
+        copies = mean(sent(request.round, request.codec is not None, shards))
         self.sent_bytes += copies * payload[0].numel() * payload.element_size()
         if request.codec is not None or request.round.idle:
             return _Here(request, None, self._combine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -14,13 +15,15 @@ from torch import Tensor
 
 from hf_decentral.errors import PeerLost
 from hf_decentral.topology.base import Topology
+from hf_decentral.topology.shards import Shards, sharded
 from hf_decentral.transport.background import Background, on_stream
 from hf_decentral.transport.combine import HALF, Combiner
-from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter
+from hf_decentral.transport.exchange import Averaged, Kept, Paired, Waiter, Waits
 from hf_decentral.transport.lost import Notes, cause_of
+from hf_decentral.transport.sharded import Mail, Sharded, shard_length
 from hf_decentral.transport.wire import Pending, Send, T
 
-_LANES = 1024  # lanes share the tag with the number of the step; a tag has 31 bits
+_LANES, _PHASES = 256, 4  # lanes and phases share the tag with the number of the step; a tag has 31 bits
 _number = count()
 
 
@@ -43,6 +46,7 @@ class Processes:
         # for a round of the others.
         self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
+        self._shards: dict[str, Shards] = {}
         self._batched = dist.get_backend(self._group) == "nccl"
         if self._batched:
             # NCCL joins a group at its first call; were that a message between some pairs, it could hang.
@@ -62,14 +66,17 @@ class Processes:
         return self._waiter.seconds
 
     def prepare(self, topology: Topology) -> None:
-        """Open a process group for every average among three and more workers of a period. Collective."""
+        """Open a process group for every average among three and more workers of a period that does not
+        travel by shards. Collective."""
         for phase in topology.phases:
             self.prepare(phase)
         if topology.period is None:
             return  # other rounds travel as messages between pairs
+        found = sharded(topology)
+        self._shards.update({key: who[self.local[0]] for key, who in found.items() if self.local[0] in who})
         for round in topology.rounds():
             for group in round.groups or ():
-                if len(group) > 2 and group not in self._groups:
+                if len(group) > 2 and group not in self._groups and group[0] not in found.get(round.key, ()):
                     self._groups[group] = dist.new_group(list(group), timeout=self._timeout)
 
     def start(self, request: Send, step: int, lane: int) -> Pending:
@@ -77,6 +84,8 @@ class Processes:
         me, round = self.local[0], request.round
         if not round.senders(me) and not round.receivers(me):
             return Kept(request)
+        if self._shards and round.key in self._shards and request.codec is None:
+            return self._by_shards(request, self._shards[round.key], step, lane)
         group = next((g for g in round.groups or () if me in g), ())
         if group in self._groups and request.codec is None:  # codes cannot be summed on the way
             return self._average(request, group, step, lane)
@@ -97,21 +106,39 @@ class Processes:
         them, the two directions of a link take turns instead of running at once."""
         me, round, payload = self.local[0], request.round, request.payload
         senders, receivers = round.senders(me), round.receivers(me)
-        tag = step % (2**31 // _LANES) * _LANES + lane
         inbox = [self._buffer(lane, k, payload, payload.dtype) for k in range(len(senders))]
-        calls: list[tuple[Any, Tensor, int]] = [
-            (dist.irecv, box, j) for box, j in zip(inbox, senders, strict=True)
-        ]
-        calls += [(dist.isend, payload, j) for j in receivers]
         self.sent_bytes += len(receivers) * payload.numel() * payload.element_size()
-        waits: list[tuple[tuple[int, ...], Any]]
-        with self._waiter.naming((*senders, *receivers), step):
+        outbox = [(j, payload) for j in receivers]
+        waits = self._post(step, lane, 0, list(zip(senders, inbox, strict=True)), outbox)
+        return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
+
+    def _by_shards(self, request: Send, shards: Shards, step: int, lane: int) -> Pending:
+        """An average over two hosts of which this worker sends the other host only its shard."""
+        payload, each = request.payload, len(shards.inside)
+        size, place = shard_length(payload.numel(), each), shards.inside.index(self.local[0])
+        mine = min(size, max(0, payload.numel() - place * size))
+        sent = payload.numel() - mine + (each - 1 + bool(shards.across)) * mine
+        self.sent_bytes += sent * payload.element_size()
+        space = self._buffer(lane, -1, payload, payload.dtype, (each + 1) * size)[0]
+        swap = partial(self._swap, step, lane)
+        return Sharded(request, shards, place, space, swap, self._combine).begin(self.behind)
+
+    def _swap(self, step: int, lane: int, phase: int, inbox: Mail, outbox: Mail) -> None:
+        self._waiter.wait(self._post(step, lane, phase, inbox, outbox), step)
+
+    def _post(self, step: int, lane: int, phase: int, inbox: Mail, outbox: Mail) -> Waits:
+        """Receives, then sends; vectors of no element, which both sides know to be such, do not travel."""
+        tag = step % (2**31 // (_LANES * _PHASES)) * (_LANES * _PHASES) + lane * _PHASES + phase
+        calls: list[tuple[Any, Tensor, int]] = [(dist.irecv, box, j) for j, box in inbox if box.numel()]
+        calls += [(dist.isend, box, j) for j, box in outbox if box.numel()]
+        peers = tuple(dict.fromkeys(j for _, _, j in calls))
+        if not calls:
+            return ()
+        with self._waiter.naming(peers, step):
             if self._batched:
                 ops = [dist.P2POp(call, box, j, self._group) for call, box, j in calls]
-                waits = [((*senders, *receivers), work) for work in dist.batch_isend_irecv(ops)]
-            else:
-                waits = [((j,), call(box, j, group=self._group, tag=tag)) for call, box, j in calls]
-        return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
+                return [(peers, work) for work in dist.batch_isend_irecv(ops)]
+            return [((j,), call(box, j, group=self._group, tag=tag)) for call, box, j in calls]
 
     def _terms(self, request: Send, inbox: list[Tensor]) -> list[tuple[Tensor, float]]:
         """The vectors to be summed with their weights, in the order of their senders."""
@@ -121,11 +148,14 @@ class Processes:
             for j, weight in request.round.rows[self.local[0]]
         ]
 
-    def _buffer(self, lane: int, k: int, like: Tensor, dtype: torch.dtype) -> Tensor:
+    def _buffer(
+        self, lane: int, k: int, like: Tensor, dtype: torch.dtype, length: int | None = None
+    ) -> Tensor:
         """The ``k``-th receive buffer of a lane, made when it is first needed."""
+        shape = like.shape if length is None else torch.Size((1, length))
         buffer = self._buffers.get((lane, k, dtype))
-        if buffer is None or buffer.shape != like.shape or buffer.device != like.device:
-            buffer = torch.empty_like(like, dtype=dtype)
+        if buffer is None or buffer.shape != shape or buffer.device != like.device:
+            buffer = like.new_empty(shape, dtype=dtype)
             self._buffers[lane, k, dtype] = buffer
         return buffer
 

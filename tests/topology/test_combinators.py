@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_decentral.errors import SettingsError, TopologyError
-from hf_decentral.topology import TABLE, build, every, spectrum, then, without
+from hf_decentral.topology import TABLE, build, every, rounds, spectrum, then, without
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -24,6 +24,27 @@ def test_every_puts_idle_rounds_between(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_every_one_is_the_topology_itself(name: str) -> None:
     assert every(1, build(name, 5)).rounds() == build(name, 5).rounds()
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_rounds_do_several_at_once(name: str, count: int) -> None:
+    inner = build(name, 6, [0, 0, 1, 1, 2, 2])
+    topology = rounds(count, inner)
+    for step in range(7):
+        expected = torch.eye(6, dtype=torch.float64)
+        for k in range(count):
+            expected = inner(step * count + k).matrix() @ expected
+        torch.testing.assert_close(topology(step).matrix(), expected, rtol=0, atol=1e-12)
+        assert topology(step) == topology(step + (topology.period or 1))
+    assert topology.hosts == inner.hosts
+
+
+def test_rounds_that_fill_a_period_are_one_exact_mean() -> None:
+    assert [r.groups for r in rounds(3, build("one_peer_exponential", 8)).rounds()] == [(tuple(range(8)),)]
+    endless = rounds(2, then(build("ring", 4), 1, build("complete", 4)))
+    assert (endless.period, endless.phases) == (None, ())
+    assert endless(0) == endless(5), "the mean of a mean"
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -77,6 +98,8 @@ def test_what_cannot_be_meant() -> None:
     ring = build("ring", 4)
     with pytest.raises(SettingsError, match="steps=0"):
         every(0, ring)
+    with pytest.raises(SettingsError, match="rounds=0"):
+        rounds(0, ring)
     with pytest.raises(SettingsError, match="steps=-1"):
         then(ring, -1, ring)
     with pytest.raises(SettingsError, match="4 as in the first"):

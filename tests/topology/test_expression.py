@@ -10,7 +10,8 @@ from hf_decentral.integrations.settings import resolve
 
 
 @pytest.mark.parametrize(
-    "text", ["every(8, ring)", "then(complete, 5, aer)", "then(ring, 2, every(3, complete))"]
+    "text",
+    ["every(8, ring)", "then(complete, 5, aer)", "then(ring, 2, every(3, complete))", "rounds(2, aer)"],
 )
 def test_what_is_read_is_what_a_topology_is_called(text: str) -> None:
     made = topology.build(text, 6, [0, 0, 0, 1, 1, 1])
