@@ -34,6 +34,8 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
         - ``sent_bytes``: of the host that sends most, per step, the mean over the blocks.
         - ``waited_seconds``: per step, of the worker that waits longest, as our handle counts it; for other
           variants it is the time above ``none``.
+        - ``hidden_share``: of the seconds that its bytes need on the wire, the share in which nobody waited;
+          None where no rate is given or nothing travels.
         - ``extra_memory_bytes``: the peak of a step above that of ``none``, the largest over the workers.
     """
     table = {name: _Blocks(raw, name, rates) for name in raw["found"][0]}
@@ -56,6 +58,7 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
                 "ratio_to_compute": _ratio(own.seconds, unit.seconds),
                 "sent_bytes": own.sent,
                 "waited_seconds": median(waited),
+                "hidden_share": max(0.0, 1 - median(waited) / own.wire_seconds) if own.wire_seconds else None,
                 "extra_memory_bytes": _above(raw, name),
                 **own.notes,
             }

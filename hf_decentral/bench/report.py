@@ -22,6 +22,7 @@ COLUMNS = (
     ("it / compute", "ratio_to_compute", 1, ".2f"),
     ("sent, MB", "sent_bytes", 1e-6, ".2f"),
     ("waited, ms", "waited_seconds", 1e3, ".1f"),
+    ("hidden", "hidden_share", 1, ".2f"),
     ("extra, MB", "extra_memory_bytes", 1e-6, ".1f"),
     ("extra / parameters", "memory_above_local", 1, ".3f"),
 )

@@ -43,6 +43,9 @@ def test_medians_of_the_slowest_worker_and_ratios_inside_blocks():
     assert ring["ratio_to_ddp"] == 2.0  # of 3 / 1.5, 4 / 4, 5 / 2.5
     assert ring["waited_seconds"] == pytest.approx(0.3)
     assert ring["sent_bytes"] == 2e6
+    assert none["hidden_share"] is None
+    assert ring["hidden_share"] == pytest.approx(0.85)  # 2e6 bytes take 2 seconds
+    assert ddp["hidden_share"] == pytest.approx(0.6)
     assert [case["extra_memory_bytes"] for case in (none, ddp, ring)] == [0, 70, 30]
 
 
