@@ -24,8 +24,6 @@ from hf_decentral.optim import Gossip, decentralize, gossip
 SWITCHES: dict[str, dict[str, Any]] = {
     "early": {"early": True},
     "whole": {"bucket_mb": 1e6},
-    "b1": {"bucket_mb": 1.0},
-    "b8": {"bucket_mb": 8.0},
 }
 """Options of ``decentralize`` that a plus sign switches on, by name: one line each."""
 

@@ -1,9 +1,9 @@
 """One local step in pieces, so that the wire is busy while it is taken.
 
-Piece by piece: wait for its exchange, combine, take the local step of its parameters alone, and send them at
-once. The exchange of the next step then begins while the last pieces of this one still arrive; with one step
-for all parameters the wire would stand still from the last arrival to the first departure. An optimizer that
-treats every number, or every parameter, by itself gives the same result to the last bit.
+Piece by piece: wait for its exchange, combine, and take the local step of its parameters alone, while the
+next pieces still arrive. When the last one is there, all others leave at once; with one step for all
+parameters the wire would stand still from the last arrival to the end of that step. An optimizer that treats
+every number, or every parameter, by itself gives the same result to the last bit.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class Pieces:
         left = [lane for lane in range(len(buckets.flats)) if lane not in done]
         for lane in left[:-1]:
             self.take(buckets, lane)
+        # Nothing leaves before all has arrived: two rounds that share a link halve the rate of the one that
+        # is waited for, and workers in opposite phases of that then wait for each other in every step.
+        self._gossip.settle()
+        for lane in left[:-1]:
+            self._gossip.leave(lane)
         for lane in left[-1:]:
             self._gossip.land(lane)
         early = {id(p) for lane, piece in enumerate(buckets.members) if lane not in left[-1:] for p in piece}
@@ -75,7 +80,7 @@ class Pieces:
         return True
 
     def take(self, buckets: Buckets, lane: int) -> None:
-        """Land one bucket, take the step of its parameters, and send it along the next round."""
+        """Land one bucket and take the step of its parameters."""
         self._gossip.land(lane)
         piece = {id(p) for p in buckets.members[lane]}
         self._show(lambda p: id(p) in piece)
@@ -83,7 +88,6 @@ class Pieces:
             type(self._optimizer).step.__wrapped__(self._optimizer)  # type: ignore[attr-defined]  # no hooks
         finally:
             self.after_step()
-        self._gossip.leave(lane)
 
     def after_step(self) -> None:
         """Show the optimizer all its parameters again."""
@@ -144,4 +148,5 @@ class Early:
         if not self._missing[lane] and self._gossip.steady() is self._buckets:
             self._finite(self._buckets.members[lane])
             self._pieces.take(self._buckets, lane)
+            self._gossip.leave(lane)
             self.done.add(lane)
