@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -190,10 +189,11 @@ def train(worker: int, phase: int, what: str) -> tuple[tuple[int, ...], str]:
         comm_timeout=2 if what == "slow" else 20,
     )
     transport = gossip(optimizer).transport
+    store = dist.distributed_c10d._get_default_store()
     if worker == 3:
         act = {
             "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "slow": lambda: threading.Event().wait(8),
+            "slow": lambda: store.wait(["told 0", "told 1", "told 2"]),  # until all others have given up
         }[what]
         transport._post = Fault(transport, phase, 3, act)  # type: ignore[assignment]
     try:
@@ -201,6 +201,7 @@ def train(worker: int, phase: int, what: str) -> tuple[tuple[int, ...], str]:
             x.grad = torch.ones(1000)
             optimizer.step()
     except PeerLost as lost:
+        store.set(f"told {worker}", "")
         return lost.workers, str(lost)
     return (), ""
 
