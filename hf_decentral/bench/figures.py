@@ -39,31 +39,32 @@ def cases(raw: Mapping[str, Any], rates: Sequence[str]) -> list[Case]:
         - ``extra_memory_bytes``: the peak of a step above that of ``none``, the largest over the workers.
     """
     table = {name: _Blocks(raw, name, rates) for name in raw["found"][0]}
-    unit, ddp = table["none"], table.get("ddp")
-    made = []
-    for name, own in table.items():
-        low, high = _quartiles(own.seconds)
-        limits = [max(seconds, own.wire_seconds) for seconds in unit.seconds]
-        waited = own.waited
-        if waited is None:
-            waited = [max(0.0, s - c) for s, c in zip(own.seconds, unit.seconds, strict=True)]
-        made.append(
-            {
-                "variant": name,
-                "step_seconds": median(own.seconds),
-                "low": low,
-                "high": high,
-                "ratio_to_ddp": _ratio(ddp.seconds, own.seconds) if ddp is not None else None,
-                "ratio_to_limit": _ratio(own.seconds, limits),
-                "ratio_to_compute": _ratio(own.seconds, unit.seconds),
-                "sent_bytes": own.sent,
-                "waited_seconds": median(waited),
-                "hidden_share": max(0.0, 1 - median(waited) / own.wire_seconds) if own.wire_seconds else None,
-                "extra_memory_bytes": _above(raw, name),
-                **own.notes,
-            }
-        )
-    return made
+    return [
+        _case(name, table) | {"extra_memory_bytes": _above(raw, name), **table[name].notes} for name in table
+    ]
+
+
+def _case(name: str, table: Mapping[str, _Blocks]) -> Case:
+    """What the blocks of one variant say beside those of ``none`` and of DDP."""
+    own, unit, ddp = table[name], table["none"], table.get("ddp")
+    low, high = _quartiles(own.seconds)
+    limits = [max(seconds, own.wire_seconds) for seconds in unit.seconds]
+    waited = own.waited
+    if waited is None:
+        waited = [max(0.0, s - c) for s, c in zip(own.seconds, unit.seconds, strict=True)]
+    hidden = max(0.0, 1 - median(waited) / own.wire_seconds) if own.wire_seconds else None
+    return {
+        "variant": name,
+        "step_seconds": median(own.seconds),
+        "low": low,
+        "high": high,
+        "ratio_to_ddp": _ratio(ddp.seconds, own.seconds) if ddp is not None else None,
+        "ratio_to_limit": _ratio(own.seconds, limits),
+        "ratio_to_compute": _ratio(own.seconds, unit.seconds),
+        "sent_bytes": own.sent,
+        "waited_seconds": median(waited),
+        "hidden_share": hidden,
+    }
 
 
 def memory_cases(raw: Mapping[str, Any]) -> list[Case]:

@@ -23,7 +23,7 @@ VERB = [sys.executable, "-m", "hf_decentral.cli", "bench"]
 SHORT = ["--emulate-ms", "5", "--emulate-mb", "0.2", "--steps", "2", "--blocks", "2"]
 KEYS = {
     "variant", "step_seconds", "low", "high", "ratio_to_ddp", "ratio_to_limit", "ratio_to_compute",
-    "sent_bytes", "waited_seconds", "extra_memory_bytes",
+    "sent_bytes", "waited_seconds", "hidden_share", "extra_memory_bytes",
 }  # fmt: skip
 
 

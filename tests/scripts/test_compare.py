@@ -63,7 +63,7 @@ def test_the_plan_of_the_readme_can_be_read() -> None:
     ("words", "key"),
     [
         (("--variants", "local", "ddp", "ring", "--apart", "--model", "gpt2-nano"), "ratio_to_ddp"),
-        (("--variants", "ddp,ring", "--memory", "--memory_mb", "16"), "memory_above_local"),
+        (("--variants", "ddp,ring", "--memory", "--memory_mb", "64"), "memory_above_local"),
     ],
     ids=["time", "memory"],
 )
