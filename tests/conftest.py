@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 from types import ModuleType
@@ -12,6 +13,12 @@ import pytest
 
 # A test may be skipped for these reasons and for no other one, or CI would be green without having looked.
 NEEDED_SKIPS = ("needs a GPU", "../shared/data is absent", "needs root and iproute2")
+
+# A run in the background (nohup, a script's &) ignores these, and so would every process that a test starts
+# and then ends with them.
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
 @functools.cache

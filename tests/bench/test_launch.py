@@ -33,8 +33,7 @@ time.sleep(600)
 """
 # Starts two workers on two hosts that say who they are and sleep.
 DRIVE = """
-import signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test run under nohup hands on that it is ignored
+import sys
 from hf_decentral.bench import launch
 from hf_decentral.bench.namespaces import Namespaces
 work = "import os, sys, time; open(os.path.join(sys.argv[1], str(os.getpid())), 'w'); time.sleep(600)"

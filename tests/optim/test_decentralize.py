@@ -377,7 +377,8 @@ def alone_in_a_talk(worker: int, topology: str) -> str:
 def test_a_mean_that_one_worker_asks_for_alone_is_never_taken_for_a_round(topology: str) -> None:
     for outcome in outcomes(3, alone_in_a_talk, topology):
         assert outcome.exit_code == 0, outcome.error
-        assert "did not answer" in outcome.value
+        # The one whose deadline passes first leaves, and whoever waits a moment longer may hear that it left.
+        assert "did not answer" in outcome.value or "still waits for" in outcome.value
 
 
 def joins(worker: int, order: str, when: int, alone: bool) -> float:

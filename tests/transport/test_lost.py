@@ -24,7 +24,7 @@ def train(worker: int, topology: str, odd_one: int, what: str) -> tuple[tuple[in
                     os.kill(os.getpid(), signal.SIGKILL)
                 if what == "end":
                     break
-                time.sleep(12)
+                time.sleep(20)
             x.grad = torch.ones(1000)
             optimizer.step()
     except PeerLost as lost:
@@ -59,7 +59,7 @@ def test_a_slow_worker_is_named_when_the_deadline_has_passed() -> None:
     lost, text, seconds = found[0].value
     assert lost == (1,)
     assert "--comm_timeout" in text
-    assert seconds < 12
+    assert seconds < 20  # not as long as the worker that was slow
 
 
 def five_hundred_rounds(worker: int, topology: str) -> float:
