@@ -45,7 +45,18 @@ def not_an_expression(text: str, combinators: Sequence[str]) -> SettingsError:
     return SettingsError(
         sentence(
             f"topology {text!r} was given",
-            f"a name, or {' or '.join(combinators)} around names and numbers of steps",
+            f"a name, or {' or '.join(combinators)} around names and numbers",
             "write for example 'every(8, ring)' or 'then(complete, 500, aer)', in quotes on a command line",
+        )
+    )
+
+
+def asked_inside(inner: str, outside: str) -> SettingsError:
+    """A combinator around a topology whose rounds wait for the consensus distance."""
+    return SettingsError(
+        sentence(
+            f"{outside}() was put around {inner}",
+            "above() stands outside of all other combinators",
+            f"write 'above(distance, {outside}(...))'",
         )
     )

@@ -18,6 +18,7 @@ from hf_decentral.optim.flight import Flights
 from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.optim.renewal import Wire, renewed
+from hf_decentral.optim.schedule import Schedule
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport import Transport
@@ -58,6 +59,7 @@ class Gossip:
         self._phase = _Phase.READY
         self._flights = Flights(plan.method, transport)
         self._memories = Memories(plan.method, plan.topology)
+        self._schedule = Schedule(plan.topology, transport)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
@@ -84,7 +86,7 @@ class Gossip:
     @property
     def round(self) -> Round:
         """The round that averages the present parameters."""
-        return self.plan.topology(self.step)
+        return self._schedule(self.step)
 
     @property
     def sent_bytes(self) -> float:
@@ -112,22 +114,13 @@ class Gossip:
         """Begin the next round; adapt-then-combine finishes its own at once."""
         if self._alone:
             self.step += 1
-        elif self._ahead:
-            for lane in range(len(self._bound().flats)):
-                if lane not in self._ahead:
-                    self.leave(lane)
-            self._bound().mark()
-            self._ahead.clear()
-            self.step += 1
         elif self.plan.order is Order.ATC:
-            self._begin()
+            self._begin(self.step)
             self.flush()
             self.step += 1
             self._phase = _Phase.READY
         else:
-            self.step += 1
-            self._phase = _Phase.READY
-            self._begin()
+            self._begin(self.step + 1)
 
     def steady(self) -> Buckets | None:
         """The buckets, where the round of this step is on the wire and no parameter came, went or moved."""
@@ -153,7 +146,7 @@ class Gossip:
             return
         with torch.inference_mode(False), torch.no_grad():  # what is kept must serve in training too
             if self._phase is _Phase.READY:
-                self._begin()
+                self._begin(self.step)
             self.flush()
 
     def flush(self) -> None:
@@ -170,6 +163,7 @@ class Gossip:
         self._unwritten(self._bound())
         with self._failing():
             self._flights.finish_all()
+            self._schedule.read()
         self._phase = _Phase.COMBINED
 
     def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
@@ -181,6 +175,7 @@ class Gossip:
         """Wait until nothing is on the wire; what came is combined later, by the next step."""
         with self._failing():
             self._flights.settle()
+            self._schedule.settle()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -250,7 +245,8 @@ class Gossip:
         """What a checkpoint must hold for the rounds to go on where they were; read on one worker alone."""
         return {
             "step": self.step,
-            "combined": self._phase is _Phase.COMBINED,
+            "combined": (combined := self._phase is _Phase.COMBINED),
+            "schedule": self._schedule.state(self.step, combined),
             "averaging": self.plan.averaging,
             "states": self._memories.state(),
             "skipped": self.skipped,
@@ -261,23 +257,27 @@ class Gossip:
         self.discard()
         self.step = int(state.get("step", 0))
         self.skipped = int(state.get("skipped", 0))
+        self._schedule.load(state.get("schedule", {}))
         self._memories.load(state.get("states", []))
         if self._buckets is not None:
             self._memories.fit(self._buckets)
         self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
 
-    def _begin(self) -> None:
-        """Start to send the present parameters; return at once."""
+    def _begin(self, step: int) -> None:
+        """Start to send the present parameters, where they were not sent ahead; return at once."""
         buckets = self._bound()
         for lane in range(len(buckets.flats)):
-            self._depart(buckets, lane, self.step)
+            if lane not in self._ahead:
+                self._depart(buckets, lane, step)
+        self._ahead.clear()
         buckets.mark()
-        self._phase = _Phase.IN_FLIGHT
+        self._schedule.look(buckets.flats, step)
+        self.step, self._phase = step, _Phase.IN_FLIGHT
 
     def _depart(self, buckets: Buckets, lane: int, step: int) -> None:
         """Begin the exchange of one bucket."""
         x, state = buckets.flats[lane], self._memories.states[lane]
-        self._flights.depart(lane, x, state, self.plan.topology(step), step)
+        self._flights.depart(lane, x, state, self._schedule(step), step)
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""

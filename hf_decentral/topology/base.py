@@ -33,6 +33,7 @@ class Topology:
         phases: the topologies of which one that never repeats is made, for what must be opened beforehand.
         hosts: the host of each worker where averages over two hosts travel by shards
             (:mod:`hf_decentral.topology.shards`); None: every round travels as its weights say.
+        least: a round takes place unless the consensus distance is below this; 0: always.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Topology:
     at: Callable[[int], Round] = field(repr=False, compare=False)
     phases: tuple[Topology, ...] = field(default=(), repr=False, compare=False)
     hosts: tuple[int, ...] | None = None
+    least: float = 0.0
 
     def __call__(self, step: int) -> Round:
         """The round of a step."""

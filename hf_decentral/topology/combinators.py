@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
-from math import gcd
+from math import gcd, inf
 
 from hf_decentral.errors import out_of_range
-from hf_decentral.errors.topology import nobody_left
+from hf_decentral.errors.topology import asked_inside, nobody_left
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 
@@ -16,10 +17,11 @@ def every(steps: int, topology: Topology) -> Topology:
     """One round of ``topology`` in every ``steps`` steps, the last of them, with idle rounds before it.
 
     Raises:
-        SettingsError: ``steps`` is below 1.
+        SettingsError: ``steps`` is below 1, or ``topology`` is one of :func:`above`.
     """
     if steps < 1:
         raise out_of_range("steps", steps, "1 or more", "1 is a round in every step")
+    _always(topology, "every")
     idle = Round.identity(topology.workers)
     return Topology(
         f"every({steps}, {topology.name})",
@@ -31,6 +33,26 @@ def every(steps: int, topology: Topology) -> Topology:
     )
 
 
+def above(distance: float, topology: Topology) -> Topology:
+    """The rounds of ``topology``, in their order, in those steps in which the workers have drifted apart.
+
+    They are idle while the consensus distance is below ``distance`` (consensus control, arXiv 2102.04828).
+    All workers decide alike, on an estimate that is one step old: see :mod:`hf_decentral.optim.schedule`.
+
+    Raises:
+        SettingsError: ``distance`` is no number of 0 or more, or ``topology`` has such a distance already.
+    """
+    if not 0 <= distance < inf:
+        raise out_of_range("distance", distance, "0 or more", "0 is a round in every step")
+    _always(topology, "above")
+    return replace(topology, name=f"above({float(distance)!r}, {topology.name})", least=float(distance))
+
+
+def _always(topology: Topology, outside: str) -> None:
+    if topology.least:
+        raise asked_inside(topology.name, outside)
+
+
 def rounds(count: int, topology: Topology) -> Topology:
     """``count`` rounds of ``topology`` in every step, composed into one: its weights are their product.
 
@@ -39,10 +61,11 @@ def rounds(count: int, topology: Topology) -> Topology:
     a mean over groups is one collective, ``2 (q - 1) / q``. Making one multiplies ``[W, W]`` matrices.
 
     Raises:
-        SettingsError: ``count`` is below 1.
+        SettingsError: ``count`` is below 1, or ``topology`` is one of :func:`above`.
     """
     if count < 1:
         raise out_of_range("rounds", count, "1 or more", "every(8, ring) is a round in every eighth step")
+    _always(topology, "rounds")
     period = None if topology.period is None else topology.period // gcd(topology.period, count)
     compose = lru_cache(maxsize=period or 8)(lambda step: _product(topology, step * count, count))
     return Topology(
@@ -65,10 +88,13 @@ def then(first: Topology, steps: int, second: Topology) -> Topology:
     """``first`` for so many steps, then ``second`` from its beginning. It never repeats as a whole.
 
     Raises:
-        SettingsError: ``steps`` is below 0, or the two are not for the same number of workers.
+        SettingsError: ``steps`` is below 0, the two are not for the same number of workers, or one of them is
+            of :func:`above`.
     """
     if steps < 0:
         raise out_of_range("steps", steps, "0 or more", "0 leaves the first topology out")
+    for topology in (first, second):
+        _always(topology, "then")
     if first.workers != second.workers:
         advice = "build both topologies for the same workers"
         raise out_of_range("second.workers", second.workers, f"{first.workers} as in the first", advice)
@@ -103,4 +129,5 @@ def without(dead: Iterable[int], topology: Topology) -> Topology:
         lambda step: topology(step).without(gone),
         phases=tuple(without(gone, phase) for phase in topology.phases),
         hosts=topology.hosts,
+        least=topology.least,
     )

@@ -13,20 +13,21 @@ from typing import NamedTuple
 from hf_decentral.errors import unknown_name
 from hf_decentral.errors.topology import not_an_expression
 from hf_decentral.topology.base import Topology
-from hf_decentral.topology.combinators import every, rounds, then
+from hf_decentral.topology.combinators import above, every, rounds, then
 
 
 class Combinator(NamedTuple):
-    """One row: the function, and which of its arguments are numbers of steps (the others are topologies)."""
+    """One row: the function, and the kinds of its arguments; whole numbers (``int``), or any (``float``)."""
 
     make: Callable[..., Topology]
-    steps: tuple[bool, ...]
+    kinds: tuple[type, ...]
 
 
 COMBINATORS: dict[str, Combinator] = {
-    "every": Combinator(every, (True, False)),
-    "rounds": Combinator(rounds, (True, False)),
-    "then": Combinator(then, (False, True, False)),
+    "above": Combinator(above, (float, Topology)),
+    "every": Combinator(every, (int, Topology)),
+    "rounds": Combinator(rounds, (int, Topology)),
+    "then": Combinator(then, (Topology, int, Topology)),
 }
 
 
@@ -44,7 +45,7 @@ def evaluate(text: str, known: Iterable[str], build: Callable[[str], Topology]) 
         build: makes the topology of a name.
 
     Raises:
-        SettingsError: something else than names, whole numbers and combinators, or a number out of range.
+        SettingsError: something else than names, numbers and combinators, or a number out of range.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -62,15 +63,15 @@ def _evaluate(node: ast.expr, text: str, known: Sequence[str], build: Callable[[
         raise not_an_expression(text, list(COMBINATORS))
     if node.func.id not in COMBINATORS:
         raise unknown_name("combinator of topologies", node.func.id, COMBINATORS)
-    make, steps = COMBINATORS[node.func.id]
-    if len(node.args) != len(steps):
+    make, kinds = COMBINATORS[node.func.id]
+    if len(node.args) != len(kinds):
         raise not_an_expression(text, list(COMBINATORS))
-    arguments: list[int | Topology] = []
-    for each, is_number in zip(node.args, steps, strict=True):
-        if not is_number:
+    arguments: list[float | Topology] = []
+    for each, kind in zip(node.args, kinds, strict=True):
+        if kind is Topology:
             arguments.append(_evaluate(each, text, known, build))
-        elif isinstance(each, ast.Constant) and type(each.value) is int:
-            arguments.append(each.value)
+        elif isinstance(each, ast.Constant) and type(each.value) in (int, kind):
+            arguments.append(each.value)  # type: ignore[arg-type]  # a number, as was seen
         else:
             raise not_an_expression(text, list(COMBINATORS))
     return make(*arguments)

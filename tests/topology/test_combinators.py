@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_decentral.errors import SettingsError, TopologyError
-from hf_decentral.topology import TABLE, build, every, rounds, spectrum, then, without
+from hf_decentral.topology import TABLE, above, build, every, rounds, spectrum, then, without
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -108,3 +108,34 @@ def test_what_cannot_be_meant() -> None:
         without({4}, ring)
     with pytest.raises(TopologyError, match="All 4 workers were taken out"):
         without(range(4), ring)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_above_keeps_the_rounds_and_says_when(name: str) -> None:
+    inner = build(name, 6)
+    topology = above(0.5, inner)
+    assert (topology.least, topology.name) == (0.5, f"above(0.5, {name})")
+    assert topology.rounds() == inner.rounds()
+    assert topology.repeated() == inner.repeated()
+    assert without({1}, topology).least == 0.5
+
+
+@pytest.mark.parametrize("distance", [-1.0, float("nan"), float("inf")])
+def test_a_distance_that_is_none(distance: float) -> None:
+    with pytest.raises(SettingsError, match="0 or more"):
+        above(distance, build("ring", 4))
+
+
+def test_above_stands_outside_of_all_others() -> None:
+    asked = above(1, build("ring", 4))
+    ring = build("ring", 4)
+    for around in (
+        lambda: above(2, asked),
+        lambda: every(2, asked),
+        lambda: rounds(2, asked),
+        lambda: then(asked, 3, ring),
+        lambda: then(ring, 3, asked),
+    ):
+        with pytest.raises(SettingsError, match="outside of all other combinators"):
+            around()
+    assert above(1, every(2, ring)).least == 1

@@ -11,7 +11,13 @@ from hf_decentral.integrations.settings import resolve
 
 @pytest.mark.parametrize(
     "text",
-    ["every(8, ring)", "then(complete, 5, aer)", "then(ring, 2, every(3, complete))", "rounds(2, aer)"],
+    [
+        "every(8, ring)",
+        "then(complete, 5, aer)",
+        "then(ring, 2, every(3, complete))",
+        "rounds(2, aer)",
+        "above(0.25, every(2, ring))",
+    ],
 )
 def test_what_is_read_is_what_a_topology_is_called(text: str) -> None:
     made = topology.build(text, 6, [0, 0, 0, 1, 1, 1])
@@ -41,6 +47,10 @@ def test_rounds_are_those_of_the_combinators() -> None:
         ("evry(8, ring)", "did you mean 'every'"),
         ("every(8, rng)", "did you mean 'ring'"),
         ("every(0, ring)", "1 or more"),
+        ("every(2.5, ring)", "write for example"),
+        ("above(True, ring)", "write for example"),
+        ("above(1e999, ring)", "0 or more"),
+        ("every(2, above(1, ring))", "outside of all other"),
     ],
 )
 def test_what_cannot_be_meant(text: str, told: str) -> None:
