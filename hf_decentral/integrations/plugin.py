@@ -12,7 +12,7 @@ with plugin.averaged(model):
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
+from typing_extensions import Unpack
 
 from hf_decentral.errors import ParameterError, PeerLost
 from hf_decentral.errors.launch import (
@@ -32,7 +33,7 @@ from hf_decentral.errors.launch import (
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import optimizers
 from hf_decentral.integrations.launch import check_whole, check_world
-from hf_decentral.integrations.settings import ALLREDUCE, Settings, resolve
+from hf_decentral.integrations.settings import ALLREDUCE, Given, Settings, resolve
 from hf_decentral.integrations.wrapping import AllReduced, Wrapping
 from hf_decentral.optim import Gossip, averaged, gossip
 from hf_decentral.topology.base import Topology
@@ -52,39 +53,19 @@ class DecentralizedPlugin:
     Args:
         topology: a name (``hf-decentral topology list``), a :class:`Topology`, or ``"allreduce"`` for
             Accelerate's own All-Reduce, under which everything else here works too.
-        accum: optimizer steps for which AccumAdam gathers gradients before it commits its moments.
-        horizon: ``"windows"`` (as published) or ``"steps"``: what AccumAdam's betas count.
-        averaging: what is sent and how it is combined.
-        order: ``"awc"``, ``"atc"`` or ``"cta"``.
-        comm_timeout: longest wait for a neighbour, in seconds.
-        hosts: workers of each host, as ``"4,4,2"``; left out, they are found.
+        settings: any of ``accum`` (optimizer steps for which AccumAdam gathers gradients before it commits
+            its moments), ``horizon`` (``"windows"``, as published, or ``"steps"``: what its betas count),
+            ``averaging`` (what is sent and how it is combined), ``order`` (``"awc"``, ``"atc"``, ``"cta"``),
+            ``comm_timeout`` (longest wait for a neighbour, in seconds), ``hosts`` (workers of each, as
+            ``"4,4,2"``; left out, they are found), ``bucket_mb`` (megabytes that are exchanged as one).
 
     Raises:
-        SettingsError: a setting that cannot be meant.
+        SettingsError: a setting that is none, or cannot be meant.
     """
 
-    def __init__(
-        self,
-        topology: str | Topology | None = None,
-        accum: int | None = None,
-        horizon: str | None = None,
-        averaging: str | None = None,
-        order: str | None = None,
-        comm_timeout: float | None = None,
-        hosts: str | Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, topology: str | Topology | None = None, **settings: Unpack[Given]) -> None:
         made = topology if isinstance(topology, Topology) else None
-        self.settings: Settings = resolve(
-            {
-                "topology": None if made else topology,
-                "accum": accum,
-                "horizon": horizon,
-                "averaging": averaging,
-                "order": order,
-                "comm_timeout": comm_timeout,
-                "hosts": hosts,
-            }
-        )
+        self.settings: Settings = resolve({"topology": None if made else topology, **settings})
         self._made = made
         self._accelerator: Accelerator | None = None
         self._allreduced = AllReduced()
@@ -127,6 +108,7 @@ class DecentralizedPlugin:
             "order": self.settings.order,
             "averaging": self.settings.averaging,
             "comm_timeout": self.settings.comm_timeout,
+            "bucket_mb": self.settings.bucket_mb,
             "hosts": None if counts is None else host_lists.numbers(counts, workers),
         }
 

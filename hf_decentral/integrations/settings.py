@@ -7,10 +7,10 @@ An argument in the code, then the environment (``DECENTRAL_TOPOLOGY=ring``), the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from hf_decentral import averaging, topology
 from hf_decentral.errors import out_of_range, unknown_name
@@ -38,6 +38,7 @@ class Settings:
         order: where the average stands relative to the local step.
         comm_timeout: longest wait for a neighbour, in seconds.
         hosts: workers of each host; None: found.
+        bucket_mb: megabytes of parameters that are exchanged as one.
         sources: where each setting was found.
     """
 
@@ -48,6 +49,7 @@ class Settings:
     order: str = "awc"
     comm_timeout: float = 600.0
     hosts: tuple[int, ...] | None = None
+    bucket_mb: float = 4.0
     sources: tuple[tuple[str, str], ...] = ()
 
     def describe(self) -> str:
@@ -63,6 +65,18 @@ class Settings:
 NAMES = tuple(f.name for f in fields(Settings) if f.name != "sources")
 
 
+class Given(TypedDict, total=False):
+    """The settings beside the topology as arguments; None stands for one that is left out."""
+
+    accum: int | None
+    horizon: str | None
+    averaging: str | None
+    order: str | None
+    comm_timeout: float | None
+    hosts: str | Sequence[int] | None
+    bucket_mb: float | None
+
+
 def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
     """Find every setting.
 
@@ -73,6 +87,9 @@ def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None =
     Raises:
         SettingsError: an unknown name (the nearest is offered), a value out of range, an unusable file.
     """
+    for name in explicit:
+        if name not in NAMES:
+            raise unknown_name("setting", name, NAMES)
     environment = os.environ if environment is None else environment
     places: list[tuple[str, Mapping[str, Any]]] = [
         ("argument", {k: v for k, v in explicit.items() if v is not None}),
@@ -131,6 +148,8 @@ def _checked(name: str, value: Any) -> Any:
         return _number(name, value, int, "a whole number of steps, 1 or more")
     if name == "comm_timeout":
         return _number(name, value, float, "seconds, more than 0")
+    if name == "bucket_mb":
+        return _number(name, value, float, "megabytes, more than 0")
     known = _known(name)
     text = str(value).strip().lower()
     if name == "topology" and "(" in text:

@@ -104,11 +104,10 @@ class Gossip:
             raise step_while_averaged()
         if self._retired:
             raise retired()
-        if self._alone:
-            return
-        if self.plan.order is not Order.ATC:
-            self.combine()
-        self._refit()
+        if not self._alone:
+            if self.plan.order is not Order.ATC:
+                self.combine()
+            self._refit()
 
     def after_step(self) -> None:
         """Begin the next round; adapt-then-combine finishes its own at once."""
@@ -248,6 +247,7 @@ class Gossip:
             "combined": (combined := self._phase is _Phase.COMBINED),
             "schedule": self._schedule.state(self.step, combined),
             "averaging": self.plan.averaging,
+            "bucket_mb": self.plan.bucket_mb,
             "states": self._memories.state(),
             "skipped": self.skipped,
         }

@@ -108,6 +108,12 @@ class Hooks:
         found = state.get("averaging", expected)
         if found != expected:
             raise wrong_checkpoint(f"averaging {found!r}", f"averaging {expected!r}")
+        plan = self._gossip.plan
+        size = state.get("bucket_mb", plan.bucket_mb)
+        if size != plan.bucket_mb and any(
+            state.get("states", ())
+        ):  # what was remembered belongs to other buckets
+            raise wrong_checkpoint(f"bucket_mb {size:g}", f"bucket_mb {plan.bucket_mb:g}")
         self._gossip.load(state)
 
 

@@ -51,6 +51,7 @@ class DecentralizedArguments:
     )
     comm_timeout: float | None = option("Longest wait for a neighbour, in seconds. Default: 600.")
     hosts: str | None = option("Workers of each host, as 4,4,2. Default: found.")
+    bucket_mb: float | None = option("Megabytes of parameters that are exchanged as one. Default: 4.")
     save_workers: bool = option(
         "Whether a checkpoint holds each worker's replica, moments and random numbers beside the consensus, "
         "so that training resumes bit for bit; also with --save_only_model.",

@@ -13,6 +13,7 @@ import yaml
 
 from hf_decentral.errors import SettingsError
 from hf_decentral.integrations import hosts, launch
+from hf_decentral.integrations.plugin import DecentralizedPlugin
 from hf_decentral.integrations.settings import NAMES, resolve
 
 
@@ -146,6 +147,18 @@ def test_the_scripts_own_config_file_is_not_the_launchers(script: list[str], tmp
 )
 def test_other_parents_are_no_launcher(words: list[str]) -> None:
     assert not launch._is_launcher(words)
+
+
+def test_the_size_of_a_bucket() -> None:
+    assert resolve({}, {}).bucket_mb == 4
+    assert resolve({}, {"DECENTRAL_BUCKET_MB": "0.5"}).bucket_mb == 0.5
+    with pytest.raises(SettingsError, match="megabytes, more than 0"):
+        resolve({"bucket_mb": 0}, {})
+
+
+def test_an_argument_that_is_no_setting() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'bucket_mb'"):
+        DecentralizedPlugin("ring", bucketmb=2)  # type: ignore[call-arg]
 
 
 _SCRIPT = """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hf_decentral import gossip
 from hf_decentral.averaging import TABLE
-from hf_decentral.errors import SettingsError
+from hf_decentral.errors import MismatchError, SettingsError
 from hf_decentral.optim import decentralize
 from hf_decentral.rounds import Round
 from hf_decentral.topology import Topology, build
@@ -78,6 +78,21 @@ def interrupted(worker: int, averaging: str) -> tuple[list[Tensor], list[Tensor]
 def test_resume_is_bitwise(averaging: str) -> None:
     for whole, resumed in run(3, interrupted, averaging):
         assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
+
+
+def test_what_was_remembered_of_other_buckets_is_refused() -> None:
+    def made(averaging: str, bucket_mb: float) -> torch.optim.Optimizer:
+        params = [torch.nn.Parameter(p.expand(WORKERS, *p.shape).clone()) for p in parameters()]
+        optimizer = torch.optim.SGD(params, lr=0.1)
+        how = {"averaging": averaging, "bucket_mb": bucket_mb, "transport": Memory(WORKERS)}
+        decentralize(optimizer, "ring", **how)
+        train_stacked(params, optimizer, 2, WORKERS)
+        return optimizer
+
+    state = made("int4", 1e-5).state_dict()
+    with pytest.raises(MismatchError, match="bucket_mb 1e-05.*\n.*bucket_mb 4"):
+        made("int4", 4).load_state_dict(state)
+    made("plain", 4).load_state_dict(made("plain", 1e-5).state_dict())
 
 
 def joined(worker: int, averaging: str) -> float:
