@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 from torch.autograd.profiler import record_function
@@ -110,10 +110,11 @@ class Flights:
         for lane in sorted(self._flights):
             self.finish(lane)
 
-    def settle(self) -> None:
-        """Wait until nothing is on the wire, and apply nothing."""
-        for flight in self._flights.values():
-            flight.settle()
+    def settle(self, lanes: Iterable[int] | None = None) -> None:
+        """Wait until nothing (of these buckets) is on the wire, and apply nothing."""
+        for lane in list(self._flights) if lanes is None else lanes:
+            if lane in self._flights:
+                self._flights[lane].settle()
 
     def drop(self) -> None:
         """Forget what has arrived."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any
@@ -170,10 +170,10 @@ class Gossip:
         if written is not None:
             raise written_in_flight(self._name(written))
 
-    def settle(self) -> None:
-        """Wait until nothing is on the wire; what came is combined later, by the next step."""
+    def settle(self, lanes: Iterable[int] | None = None) -> None:
+        """Wait until nothing (of these buckets) is on the wire; what came is combined by the next step."""
         with self._failing():
-            self._flights.settle()
+            self._flights.settle(lanes)
             self._schedule.settle()
 
     @contextmanager

@@ -70,7 +70,7 @@ class Pieces:
             self.take(buckets, lane)
         # Nothing leaves before all has arrived: two rounds that share a link halve the rate of the one that
         # is waited for, and workers in opposite phases of that then wait for each other in every step.
-        self._gossip.settle()
+        self._gossip.settle(left)  # not of those that left inside backward: they are a round ahead
         for lane in left[:-1]:
             self._gossip.leave(lane)
         for lane in left[-1:]:
