@@ -210,22 +210,15 @@ def train(run: Run, data: TextData, position: int) -> dict[str, Any]:
             recent = []
             bar.set_postfix(val=curve[-1]["val_loss"])
     distance = 0.0 if replicas == 1 else gossip(optimizer).distance()
-    sent = sent_bytes(stack, run) if replicas == 1 else gossip(optimizer).sent_bytes
     return {
         **asdict(run),
         "val_loss": curve[-1]["val_loss"],
         "consensus_distance": distance,
-        "sent_bytes": sent,
+        "sent_bytes": None if replicas == 1 else gossip(optimizer).sent_bytes,
         "tokens": run.steps * run.workers * run.batch * run.block,
         "seconds": time.perf_counter() - began,
         "curve": curve,
     }
-
-
-def sent_bytes(stack: Stack, run: Run) -> float:
-    """What a worker sends where gradients are reduced over a ring."""
-    parameters = sum(p.numel() * p.element_size() for p in stack.rows)
-    return run.steps * 2 * (run.workers - 1) / run.workers * parameters
 
 
 @torch.no_grad()
@@ -282,7 +275,7 @@ def show(folder: Path) -> None:
         spread = f" ± {stdev(losses):.4f}" if len(losses) > 1 else ""
         tail = mean(1 - f["curve"][-1]["val_loss"] / f["curve"][-2]["val_loss"] for f in found)
         shown = [str(key[k]) for k in varied]
-        sent = [f["sent_bytes"] / 1e6 for f in found if "sent_bytes" in f]
+        sent = [f["sent_bytes"] / 1e6 for f in found if f.get("sent_bytes")]
         megabytes = f"{mean(sent):.0f}" if sent else ""
         table.add_row(*shown, f"{mean(losses):.4f}{spread}", str(len(losses)), f"{tail:.2%}", megabytes)
     Console(width=180).print(table)
