@@ -157,7 +157,7 @@ def test_the_size_of_a_bucket() -> None:
 
 
 def test_an_argument_that_is_no_setting() -> None:
-    with pytest.raises(SettingsError, match="did you mean 'bucket_mb'"):
+    with pytest.raises(SettingsError, match="Did you mean 'bucket_mb'"):
         DecentralizedPlugin("ring", bucketmb=2)  # type: ignore[call-arg]
 
 
