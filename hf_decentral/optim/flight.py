@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging import Averaging, Exchange, State
-from hf_decentral.rounds import Round
+from hf_decentral.optim.schedule import Schedule
 from hf_decentral.transport import Pending, Send, Transport
 
 
@@ -89,16 +89,18 @@ class Flights:
     Args:
         method: the averaging method.
         transport: what carries the numbers.
+        schedule: tells the round of a step, for which it may have to wait.
     """
 
-    def __init__(self, method: Averaging, transport: Transport) -> None:
+    def __init__(self, method: Averaging, transport: Transport, schedule: Schedule) -> None:
         self._method = method
         self._transport = transport
+        self._schedule = schedule
         self._flights: dict[int, Flight] = {}
 
-    def depart(self, lane: int, x: Tensor, state: State, round: Round, step: int) -> None:
+    def depart(self, lane: int, x: Tensor, state: State, step: int) -> None:
         """Begin the exchange of one bucket in the round of a step."""
-        exchange = self._method(x, round, state)
+        exchange = self._method(x, self._schedule(step), state)
         self._flights[lane] = Flight(exchange, x, self._transport, step, lane, self._method.background)
 
     def finish(self, lane: int) -> None:
@@ -109,12 +111,14 @@ class Flights:
         """The same for all of them."""
         for lane in sorted(self._flights):
             self.finish(lane)
+        self._schedule.read()
 
     def settle(self, lanes: Iterable[int] | None = None) -> None:
         """Wait until nothing (of these buckets) is on the wire, and apply nothing."""
         for lane in list(self._flights) if lanes is None else lanes:
             if lane in self._flights:
                 self._flights[lane].settle()
+        self._schedule.settle()
 
     def drop(self) -> None:
         """Forget what has arrived."""

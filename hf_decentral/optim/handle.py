@@ -57,9 +57,9 @@ class Gossip:
         self._wire = Wire(transport, name, plan.bucket_mb)
         self._alone = transport.workers == 1
         self._phase = _Phase.READY
-        self._flights = Flights(plan.method, transport)
-        self._memories = Memories(plan.method, plan.topology)
         self._schedule = Schedule(plan.topology, transport)
+        self._flights = Flights(plan.method, transport, self._schedule)
+        self._memories = Memories(plan.method, plan.topology)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
@@ -162,7 +162,6 @@ class Gossip:
         self._unwritten(self._bound())
         with self._failing():
             self._flights.finish_all()
-            self._schedule.read()
         self._phase = _Phase.COMBINED
 
     def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
@@ -174,7 +173,6 @@ class Gossip:
         """Wait until nothing (of these buckets) is on the wire; what came is combined by the next step."""
         with self._failing():
             self._flights.settle(lanes)
-            self._schedule.settle()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -277,7 +275,8 @@ class Gossip:
     def _depart(self, buckets: Buckets, lane: int, step: int) -> None:
         """Begin the exchange of one bucket."""
         x, state = buckets.flats[lane], self._memories.states[lane]
-        self._flights.depart(lane, x, state, self._schedule(step), step)
+        with self._failing():
+            self._flights.depart(lane, x, state, step)
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""
