@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 
@@ -55,11 +56,17 @@ def _rank(value: float) -> int:
 
 
 TABLE: dict[str, Entry] = {
-    "bf16": Entry(lambda: fed_back(Half(torch.bfloat16)), "bfloat16 on the wire, rounding made up for later"),
-    "fp16": Entry(lambda: fed_back(Half(torch.float16)), "float16 on the wire, rounding made up for later"),
+    "bf16": Entry(
+        lambda: fed_back(Half(torch.bfloat16, spreads=True)),
+        "bfloat16 travels, its rounding is made up for",
+    ),
+    "fp16": Entry(
+        lambda: fed_back(Half(torch.float16, spreads=True)), "float16 travels, its rounding is made up for"
+    ),
     "int4": Entry(lambda: remembered(Blockwise(4), 1.0), "differences in 4 bits, one scale for 128 numbers"),
     "int8": Entry(
-        lambda: fed_back(Blockwise(8)), "8 bits, a scale for 128 numbers, rounding made up for later"
+        lambda: fed_back(Blockwise(8, spreads=True)),
+        "8 bits, one scale for 128 numbers, rounding made up for",
     ),
     "low_rank": Entry(
         lambda rank, gamma: remembered(LowRank(_rank(rank)), _gamma(gamma)),
@@ -106,7 +113,7 @@ def build(name: str) -> Averaging:
     if len(numbers) > len(entry.defaults):
         raise not_a_method(name, word, len(entry.defaults))
     for number, whole in zip(numbers, entry.whole, strict=False):
-        if whole and number != int(number):
+        if not isfinite(number) or (whole and number != int(number)):
             raise not_a_method(name, word, len(entry.defaults))
     return entry.make(*numbers, *entry.defaults[len(numbers) :])
 

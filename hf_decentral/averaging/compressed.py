@@ -17,9 +17,8 @@ from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
 from hf_decentral.codecs import Codec, Span
 from hf_decentral.codecs.base import chunks, finite_
 from hf_decentral.rounds import Round
+from hf_decentral.transport.combine import HALF
 from hf_decentral.transport.wire import Send
-
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def fed_back(codec: Codec) -> Averaging:
@@ -122,4 +121,4 @@ def _scratch(x: Tensor, codec: Codec, state: State) -> tuple[Tensor, Tensor]:
 
 def _wide(x: Tensor) -> torch.dtype:
     """Losses are kept in single precision at least."""
-    return torch.float32 if x.dtype in _HALF else x.dtype
+    return torch.float32 if x.dtype in HALF else x.dtype

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import psutil
 import torch
 import torch.distributed as dist
+from torch._C._profiler import _ExperimentalConfig
+from torch.autograd.profiler import record_function
 from tqdm import tqdm
 
 from hf_decentral.bench import models
@@ -87,7 +89,8 @@ class Trainee:
         """Take a training step; the number says who is slow in it."""
         if isinstance(self._model, models.Emulated):
             self._model.slowdown = models.slowdown(self._settings, self._worker, number)
-        self.loop.called(**self._inputs).loss.backward()
+        with record_function("hf_decentral: compute"):
+            self.loop.called(**self._inputs).loss.backward()
         if self.loop.optimizer is not None:
             self.loop.optimizer.step()
             self.loop.optimizer.zero_grad()
@@ -283,7 +286,8 @@ def _watched(path: Path) -> Iterator[None]:
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as trace:
+    all_threads = _ExperimentalConfig(profile_all_threads=True)  # codes are made and read on another one
+    with torch.profiler.profile(activities=activities, experimental_config=all_threads) as trace:
         yield
     path.parent.mkdir(parents=True, exist_ok=True)
     trace.export_chrome_trace(str(path))

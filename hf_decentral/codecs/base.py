@@ -17,14 +17,20 @@ CHUNK = 1 << 17  # numbers; half a megabyte of float32 stays in a processor's se
 
 
 class Codec(ABC):
-    """Encodes vectors lossily. A number that is not finite is encoded as zero: it would spoil its neighbours.
+    """Encodes vectors lossily.
+
+    Args:
+        spreads: what becomes of a number that is not finite. False: it is encoded as zero, since it would
+            spoil its neighbours; that suits differences. True: it arrives as NaN (maybe with some around it),
+            as it would in a plain average; that suits parameters, which must not be taken for zero.
 
     What is lost is the business of the averaging method: it keeps the difference and sends it later (error
     feedback), which needs a codec that loses less than everything, see :meth:`contraction`.
     """
 
-    def __init__(self) -> None:
-        self._scratch: dict[tuple[int, str, torch.device, torch.dtype], Tensor] = {}
+    def __init__(self, spreads: bool = False) -> None:
+        self._spreads = spreads
+        self._scratch: dict[tuple[int, int, str, torch.device, torch.dtype], Tensor] = {}
 
     def fit(self, layout: Sequence[Span]) -> Codec:
         """The codec for a bucket in which parameters lie like this; itself, if it does not matter."""
@@ -60,9 +66,15 @@ class Codec(ABC):
             weight: a factor.
         """
 
+    def _cleaned(self, x: Tensor) -> Tensor:
+        """What may be encoded, in place."""
+        return x if self._spreads else finite_(x)
+
     def _room(self, name: str, numel: int, like: Tensor, dtype: torch.dtype) -> Tensor:
-        """Memory that is kept from call to call, one for each thread: one may encode while another adds."""
-        key = (threading.get_ident(), name, like.device, dtype)
+        """Memory that is kept from call to call, for each thread and stream: one may encode while another
+        adds."""
+        stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
+        key = (threading.get_ident(), stream, name, like.device, dtype)
         room = self._scratch.get(key)
         if room is None or room.numel() < numel:
             room = self._scratch[key] = torch.empty(numel, dtype=dtype, device=like.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hf_decentral.codecs.base import Codec, aligned, chunks, finite_
+from hf_decentral.codecs.base import Codec, aligned, chunks
 
 BLOCK = 128  # numbers that share a scale: a quarter of a bit each
 _SMALLEST = 1e-37  # a block of zeros must not divide by zero
@@ -18,10 +18,11 @@ class Blockwise(Codec):
 
     Args:
         bits: 8 or 4.
+        spreads: see :class:`Codec`.
     """
 
-    def __init__(self, bits: int) -> None:
-        super().__init__()
+    def __init__(self, bits: int, spreads: bool = False) -> None:
+        super().__init__(spreads)
         self._bits = bits
         self._top: int = 2 ** (bits - 1) - 1
 
@@ -81,4 +82,4 @@ class Blockwise(Codec):
         room = self._room("x", blocks * BLOCK, x, torch.float32)
         room[: x.numel()].copy_(x)
         room[x.numel() :].zero_()
-        return finite_(room).view(blocks, BLOCK)
+        return self._cleaned(room).view(blocks, BLOCK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hf_decentral.codecs.base import Codec, aligned, chunks, finite_
+from hf_decentral.codecs.base import Codec, aligned, chunks
 
 
 class Half(Codec):
@@ -13,10 +13,11 @@ class Half(Codec):
 
     Args:
         dtype: ``torch.bfloat16`` or ``torch.float16``. What float16 cannot hold becomes its largest number.
+        spreads: see :class:`Codec`.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
+    def __init__(self, dtype: torch.dtype, spreads: bool = False) -> None:
+        super().__init__(spreads)
         self._dtype = dtype
         self._largest = torch.finfo(dtype).max
 
@@ -33,7 +34,7 @@ class Half(Codec):
         half = code[: 2 * x.numel()].view(self._dtype)
         for span in chunks(x):
             room = self._room("x", span.stop - span.start, x, x.dtype).copy_(x[span])
-            half[span].copy_(finite_(room).clamp_(-self._largest, self._largest))
+            half[span].copy_(self._cleaned(room).clamp_(-self._largest, self._largest))
 
     def add_(self, out: Tensor, code: Tensor, weight: float) -> Tensor:
         """See :meth:`Codec.add_`."""

@@ -53,11 +53,12 @@ class LowRank(Codec):
             if right is None:
                 left.copy_(matrix)
                 continue
-            start = torch.randn(matrix.shape[1], self._rank, generator=seed).to(x.device)
-            power = matrix @ (matrix.T @ (matrix @ start))
-            largest = power.abs().amax().clamp_(min=1e-30)  # squares of squares leave the range of float32
-            left.copy_(torch.linalg.qr(power.div_(largest)).Q)
-            torch.matmul(matrix.T, left, out=right)
+            start = torch.randn(matrix.shape[1], self._rank, generator=seed).to(x.device, non_blocking=True)
+            # Cubes leave the range of float32 where the matrix does not; powers of two divide exactly.
+            scale = torch.exp2(torch.log2(matrix.abs().amax().clamp_(min=1e-30)).ceil_())
+            power = matrix.div_(scale) @ (matrix.T @ (matrix @ start))
+            left.copy_(torch.linalg.qr(power).Q)
+            torch.matmul(matrix.T, left, out=right).mul_(scale)
 
     def add_(self, out: Tensor, code: Tensor, weight: float) -> Tensor:
         """See :meth:`Codec.add_`."""

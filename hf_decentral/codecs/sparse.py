@@ -86,8 +86,12 @@ class RandomK(Codec):
         """See :meth:`Codec.add_`."""
         if not out.numel():
             return out
-        first, rest = self._runs(out, int(code[:8].view(torch.int64)))
         values = self._values(code, out.numel())
+        place = code[:8].view(torch.int64)
+        if out.is_cuda:  # the host shall not wait for the place
+            run = torch.arange(len(values), device=out.device).add_(place).remainder_(out.numel())
+            return out.index_add_(0, run, values.to(out.dtype), alpha=weight)
+        first, rest = self._runs(out, int(place))
         first.add_(values[: len(first)].to(out.dtype), alpha=weight)
         rest.add_(values[len(first) :].to(out.dtype), alpha=weight)
         return out

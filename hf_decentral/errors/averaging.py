@@ -32,3 +32,14 @@ def must_repeat(averaging: str, topology: str) -> SettingsError:
             "use a topology that repeats, as 'aer', or averaging 'int8', which remembers no rounds",
         )
     )
+
+
+def no_complex() -> SettingsError:
+    """A method that encodes real numbers, and complex parameters."""
+    return SettingsError(
+        sentence(
+            "complex parameters were given to an averaging method that encodes",
+            "real parameters",
+            "use averaging 'plain', or hold real and imaginary parts as parameters of their own",
+        )
+    )

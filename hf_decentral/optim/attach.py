@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hf_decentral.errors import DecentralizedError, out_of_range
+from hf_decentral.errors.averaging import no_complex
 from hf_decentral.errors.parameters import already_gossiping, model_needed, not_an_optimizer, not_gossiping
 from hf_decentral.errors.peers import not_initialized
 from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import check
 from hf_decentral.optim.handle import Gossip
-from hf_decentral.optim.hooks import Hooks
+from hf_decentral.optim.hooks import Hooks, check_early
 from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.optim.registry import alive
 from hf_decentral.topology.base import Hosts, Topology
@@ -74,7 +76,8 @@ def decentralize(
     wire = transport or _default_transport(comm_timeout)
     found = hosts or find_hosts(wire)
     settings = (topology, order, averaging, wire.workers, found, bucket_mb)
-    handle = _agreed(lambda: _handle(optimizer, model, wire, make_plan(*settings)), optimizer, model, wire)
+    make = partial(_handle, optimizer, model, wire, early)
+    handle = _agreed(lambda: make(make_plan(*settings)), optimizer, model, wire)
     wire.prepare(handle.topology)
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard, early)
@@ -131,7 +134,9 @@ def _default_transport(comm_timeout: float) -> Transport:
     return Memory(1)
 
 
-def _handle(optimizer: Optimizer, model: nn.Module | None, transport: Transport, plan: Plan) -> Gossip:
+def _handle(
+    optimizer: Optimizer, model: nn.Module | None, transport: Transport, early: bool, plan: Plan
+) -> Gossip:
     if plan.order is Order.CTA and model is None:
         raise model_needed(plan.order.value)
     names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
@@ -146,7 +151,12 @@ def _handle(optimizer: Optimizer, model: nn.Module | None, transport: Transport,
         return "a parameter"
 
     check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
-    return Gossip(lambda: _trainable(optimizer), name, transport, plan)
+    if plan.method.prepare is not None and any(p.is_complex() for p in _all(optimizer)):
+        raise no_complex()
+    handle = Gossip(lambda: _trainable(optimizer), name, transport, plan)
+    if early and transport.workers > 1:
+        check_early(optimizer, handle)
+    return handle
 
 
 def _all(optimizer: Optimizer) -> list[Tensor]:

@@ -104,7 +104,7 @@ class Buckets:
         self.members: list[list[Tensor]] = []
         self.layouts: list[list[tuple[int, tuple[int, ...]]]] = []
         kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-        for p in self.params:
+        for p in reversed(self.params):  # the last layers have their gradients first
             kinds.setdefault((p.device, p.dtype), []).append(p)
         for kind in kinds.values():
             for part in _cut(kind, max(1, stack), megabytes):
@@ -169,10 +169,11 @@ class Buckets:
                         tied.data = slot.view
                     break
 
-    def mark(self) -> None:
-        """Remember how often each parameter was written to until now."""
+    def mark(self, lane: int | None = None) -> None:
+        """Remember how often each parameter (of one bucket, or of all) was written to until now."""
         for slot in self._slots:
-            slot.versions = [p._version for p in slot.params]
+            if lane in (None, slot.lane):
+                slot.versions = [p._version for p in slot.params]
 
     def written(self, lane: int | None = None) -> Tensor | None:
         """A parameter (of one bucket, or of any) that was written to, or replaced, since :meth:`mark`."""

@@ -86,7 +86,7 @@ class Gossip:
     @property
     def round(self) -> Round:
         """The round that averages the present parameters."""
-        return self._schedule(self.step)
+        return self._schedule.peek(self.step)
 
     @property
     def sent_bytes(self) -> float:
@@ -165,8 +165,7 @@ class Gossip:
         self._phase = _Phase.COMBINED
 
     def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
-        written = buckets.written(lane)
-        if written is not None:
+        if (written := buckets.written(lane)) is not None:
             raise written_in_flight(self._name(written))
 
     def settle(self, lanes: Iterable[int] | None = None) -> None:
@@ -189,6 +188,7 @@ class Gossip:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
         self.settle()
         self._flights.drop()
+        self._ahead.clear()
         if self._phase is _Phase.IN_FLIGHT:
             self._phase = _Phase.READY
 
@@ -268,7 +268,6 @@ class Gossip:
             if lane not in self._ahead:
                 self._depart(buckets, lane, step)
         self._ahead.clear()
-        buckets.mark()
         self._schedule.look(buckets.flats, step)
         self.step, self._phase = step, _Phase.IN_FLIGHT
 
@@ -277,6 +276,7 @@ class Gossip:
         x, state = buckets.flats[lane], self._memories.states[lane]
         with self._failing():
             self._flights.depart(lane, x, state, step)
+        buckets.mark(lane)
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hf_decentral.errors.parameters import cannot_begin_early, closure_given, wrong_checkpoint
+from hf_decentral.errors.parameters import between_rounds, cannot_begin_early, closure_given, wrong_checkpoint
 from hf_decentral.optim.handle import Gossip
 from hf_decentral.optim.pieces import Early, Pieces, separable
 from hf_decentral.optim.plan import Order
@@ -31,7 +31,7 @@ class Hooks:
         gossip: the handle.
         guard: drop a local update whose gradient is not finite; None: on the CPU only, where looking is cheap
             (on an accelerator it makes the host wait for the gradients).
-        early: take the step of each bucket inside backward.
+        early: take the step of each bucket inside backward, for which :func:`check_early` was asked.
     """
 
     def __init__(self, optimizer: Optimizer, gossip: Gossip, guard: bool | None, early: bool = False) -> None:
@@ -41,8 +41,9 @@ class Hooks:
         self._warned = False
         self._pieces = Pieces(optimizer, gossip) if separable(optimizer) else None
         self._early: Early | None = None
-        if early and gossip.workers > 1:
-            self._early = _early(optimizer, gossip, self._pieces, self._look)
+        if early and gossip.workers > 1 and self._pieces is not None:
+            self._early = Early(gossip, self._pieces, self._look)
+        optimizer.register_state_dict_pre_hook(self._whole)
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_state_dict_post_hook(self._save)
@@ -57,6 +58,7 @@ class Hooks:
         if self._gossip.workers > 1 and (kwargs.get("closure") or any(a is not None for a in args[1:2])):
             raise closure_given()
         self._outermost = caller
+        self._whole(optimizer)
         grads = _unscaled(optimizer)
         self._drop(grads, _parameters(optimizer))
         with torch.no_grad():
@@ -74,6 +76,11 @@ class Hooks:
             self._gossip.after_step()
             if self._early is not None:
                 self._early.watch()
+
+    def _whole(self, optimizer: Optimizer) -> None:
+        """Show all parameters again, where a step in pieces ended in an error."""
+        if self._pieces is not None:
+            self._pieces.after_step()
 
     def _look(self, params: Sequence[Tensor]) -> None:
         self._drop([p.grad for p in params if p.grad is not None], params)
@@ -100,6 +107,8 @@ class Hooks:
         self._warned = True
 
     def _save(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+        if self._early is not None and self._early.done:
+            raise between_rounds()
         return {**state_dict, STATE_KEY: self._gossip.state()}
 
     def _load(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
@@ -108,11 +117,9 @@ class Hooks:
         found = state.get("averaging", expected)
         if found != expected:
             raise wrong_checkpoint(f"averaging {found!r}", f"averaging {expected!r}")
-        plan = self._gossip.plan
+        plan = self._gossip.plan  # what a method remembers belongs to the buckets that it had
         size = state.get("bucket_mb", plan.bucket_mb)
-        if size != plan.bucket_mb and any(
-            state.get("states", ())
-        ):  # what was remembered belongs to other buckets
+        if size != plan.bucket_mb and any(state.get("states", ())):
             raise wrong_checkpoint(f"bucket_mb {size:g}", f"bucket_mb {plan.bucket_mb:g}")
         self._gossip.load(state)
 
@@ -133,16 +140,18 @@ def _parameters(optimizer: Optimizer) -> Iterator[Tensor]:
     return (p for group in optimizer.param_groups for p in group["params"])
 
 
-def _early(
-    optimizer: Optimizer, gossip: Gossip, pieces: Pieces | None, look: Callable[[Sequence[Tensor]], None]
-) -> Early:
-    if pieces is None:
+def check_early(optimizer: Optimizer, gossip: Gossip) -> None:
+    """See that steps can be taken inside backward.
+
+    Raises:
+        ParameterError: they cannot.
+    """
+    if not separable(optimizer):
         raise cannot_begin_early(optimizer, "its step cannot be taken parameter by parameter")
     if gossip.plan.order is not Order.AWC:
         raise cannot_begin_early(optimizer, f"its order is {gossip.plan.order.value!r}")
     if len(gossip.transport.local) > 1:
         raise cannot_begin_early(optimizer, "several workers live in this process")
-    return Early(gossip, pieces, look)
 
 
 @torch.no_grad()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from hf_decentral.averaging import Averaging, State
+from hf_decentral.errors.averaging import no_complex
+from hf_decentral.errors.parameters import wrong_checkpoint
 from hf_decentral.optim.bucket import Buckets
 from hf_decentral.topology.base import Topology
 
@@ -32,14 +36,28 @@ class Memories:
         self.states = []
 
     def fit(self, buckets: Buckets) -> None:
-        """Have a state for each bucket; new ones are prepared, for which all workers must be equal."""
-        if len(self.states) != len(buckets.flats):
-            self.states = [State() for _ in buckets.flats]
+        """Have a state for each bucket; new ones are prepared, for which all workers must be equal.
+
+        Raises:
+            MismatchError: what was loaded belongs to other parameters or to another topology.
+            SettingsError: complex parameters under a method that encodes.
+        """
         if self._method.prepare is None:
+            self.states = [State() for _ in buckets.flats]
             return
-        rounds = self._topology.repeated() or ()
+        if any(x.is_complex() for x in buckets.flats):
+            raise no_complex()
+        loaded, rounds = any(self.states), self._topology.repeated() or ()
+        if loaded and len(self.states) != len(buckets.flats):
+            raise wrong_checkpoint(f"{len(self.states)} buckets", f"{len(buckets.flats)}")
+        if not loaded:
+            self.states = [State() for _ in buckets.flats]
         for x, layout, state in zip(buckets.flats, buckets.layouts, self.states, strict=True):
+            known = set(state)
+            state.update({name: _at(x, item) for name, item in state.items() if isinstance(item, Tensor)})
             self._method.prepare(x, rounds, layout, state)
+            if loaded and known and set(state) != known:  # workers apart must not begin to remember anew
+                raise wrong_checkpoint("another topology", f"topology {self._topology.name!r}")
 
     def state(self) -> list[dict[str, Any]]:
         """What a checkpoint must hold."""
@@ -47,4 +65,14 @@ class Memories:
 
     def load(self, states: list[dict[str, Any]]) -> None:
         """Remember what :meth:`state` gave."""
-        self.states = [State(items) for items in states]
+        self.states = [
+            State({name: item.clone() if isinstance(item, Tensor) else item for name, item in items.items()})
+            for items in states
+        ]
+
+
+def _at(x: Tensor, item: Tensor) -> Tensor:
+    """What was remembered of a bucket, beside it."""
+    if item.shape != x.shape:
+        raise wrong_checkpoint(f"a bucket of {list(item.shape)}", f"one of {list(x.shape)}")
+    return item.to(x.device)

@@ -105,8 +105,9 @@ class Pieces:
 class Early:
     """Takes the step of a bucket inside backward, as soon as the gradients of its parameters are there.
 
-    The wire is then busy from the first finished bucket on. Whatever looks at all gradients before the step
-    (clipping, a gradient scaler, accumulation) comes too late.
+    The wire is then busy from the first finished bucket on. Buckets leave in the order of their numbers on
+    every worker, so one whose gradients are late holds back those behind it. Whatever looks at all gradients
+    before the step (clipping, a gradient scaler, accumulation) comes too late.
 
     Args:
         gossip: the handle of an optimizer.
@@ -145,8 +146,9 @@ class Early:
         if self._missing[lane] <= 0:
             raise second_backward()
         self._missing[lane] -= 1
-        if not self._missing[lane] and self._gossip.steady() is self._buckets:
-            self._finite(self._buckets.members[lane])
-            self._pieces.take(self._buckets, lane)
-            self._gossip.leave(lane)
-            self.done.add(lane)
+        while not self._missing.get(len(self.done), 1) and self._gossip.steady() is self._buckets:
+            turn = len(self.done)
+            self._finite(self._buckets.members[turn])
+            self._pieces.take(self._buckets, turn)
+            self._gossip.leave(turn)
+            self.done.add(turn)

@@ -46,7 +46,7 @@ class Schedule:
         self._step = -1
         self._round = self._idle
         self._begun = 0
-        self._used = 0.0
+        self._before = 0, 0.0
         self.distance = 0.0
 
     def __call__(self, step: int) -> Round:
@@ -57,11 +57,17 @@ class Schedule:
             self.read()
             # Written so that a distance that is no number asks for a round.
             idle = self.distance < self._topology.least
+            self._before = self._begun, self.distance
             self._round = self._idle if idle else self._topology(self._begun)
             self._begun += not idle
-            self._used = self.distance
             self._step = step
         return self._round
+
+    def peek(self, step: int) -> Round:
+        """The same, where it is decided; else the round that comes next. Decides nothing."""
+        if not self._topology.least:
+            return self._topology(step)
+        return self._round if step == self._step else self._topology(self._begun)
 
     @torch.no_grad()
     def look(self, flats: Sequence[Tensor], step: int) -> None:
@@ -84,9 +90,9 @@ class Schedule:
 
     def state(self, step: int, combined: bool) -> dict[str, Any]:
         """What a checkpoint must hold; the round of ``step`` is begun again unless it is combined."""
-        if combined or step != self._step:
-            return {"rounds": self._begun, "distance": self.distance}
-        return {"rounds": self._begun - (not self._round.idle), "distance": self._used}
+        again = not combined and step == self._step
+        begun, distance = self._before if again else (self._begun, self.distance)
+        return {"rounds": begun, "distance": distance}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state` was taken."""
@@ -94,7 +100,8 @@ class Schedule:
         self._step = -1
         self._round = self._idle
         self._begun = int(state.get("rounds", 0))
-        self._used = self.distance = float(state.get("distance", 0.0))
+        self.distance = float(state.get("distance", 0.0))
+        self._before = self._begun, self.distance
 
     def read(self) -> None:
         """Wait for the latest estimate."""

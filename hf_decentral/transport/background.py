@@ -58,11 +58,13 @@ def on_stream(work: Callable[[], T]) -> Callable[[], T]:
     the returned function makes the then present stream wait for them."""
     stream = _stream(torch.cuda.current_device())
     stream.wait_stream(torch.cuda.current_stream())
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         result = work()
+        done.record(stream)
 
     def wait() -> T:
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_event(done)  # not for what was queued behind it since
         return result
 
     return wait

@@ -8,6 +8,7 @@ kernel may depend on the position of an element.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import torch
@@ -23,7 +24,8 @@ class Combiner:
     """Weighted sums of vectors of equal length, without an allocation after the first call."""
 
     def __init__(self) -> None:
-        self._scratch: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        # For each thread: one may sum shards while another sums pairs.
+        self._scratch: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, terms: Sequence[Tensor], weights: Sequence[float], out: Tensor) -> Tensor:
         """Write ``sum_k weights[k] * terms[k]`` to ``out``.
@@ -47,10 +49,11 @@ class Combiner:
 
     def _in_float32(self, terms: Sequence[Tensor], weights: Sequence[float], out: Tensor) -> Tensor:
         # In bfloat16 x + x + x is rounded, so three equal workers would drift away from their own value.
-        if out.device not in self._scratch:
+        key = (threading.get_ident(), out.device)
+        if key not in self._scratch:
             pair = torch.empty(2, _CHUNK, dtype=torch.float32, device=out.device)
-            self._scratch[out.device] = (pair[0], pair[1])
-        total, term32 = self._scratch[out.device]
+            self._scratch[key] = (pair[0], pair[1])
+        total, term32 = self._scratch[key]
         for begin in range(0, out.numel(), _CHUNK):
             span = slice(begin, min(begin + _CHUNK, out.numel()))
             size = span.stop - span.start

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from itertools import count
+from threading import Lock
 from typing import Any
 
 import torch
@@ -47,7 +48,8 @@ class Processes:
         self._talks = dist.new_group(timeout=self._timeout)
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.workers)): self._group}
         self._shards: dict[str, Shards] = {}
-        self._batched = dist.get_backend(self._group) == "nccl"
+        # A group may have a backend for each kind of device: "cpu:gloo,cuda:nccl".
+        self._batched = torch.cuda.is_available() and "nccl" in dist.get_backend_config(self._group)
         if self._batched:
             # NCCL joins a group at its first call; were that a message between some pairs, it could hang.
             joined = torch.zeros(1, device=torch.device("cuda", torch.cuda.current_device()))
@@ -58,6 +60,7 @@ class Processes:
         self._combine = Combiner()
         self._background = Background()
         self._buffers: dict[tuple[int, int, torch.dtype], Tensor] = {}
+        self._counting = Lock()
         self.sent_bytes = 0.0
 
     @property
@@ -97,7 +100,7 @@ class Processes:
         dtype = torch.float32 if payload.dtype in HALF else payload.dtype
         buffer = self._buffer(lane, 0, payload, dtype).copy_(payload)
         work = dist.all_reduce(buffer, group=self._groups[group], async_op=True)
-        self.sent_bytes += 2 * (len(group) - 1) / len(group) * buffer.numel() * buffer.element_size()
+        self._count(2 * (len(group) - 1) / len(group) * buffer.numel() * buffer.element_size())
         others = tuple(j for j in group if j != self.local[0])
         return Averaged(request, buffer, [(others, work)], step, self._waiter)
 
@@ -107,7 +110,7 @@ class Processes:
         me, round, payload = self.local[0], request.round, request.payload
         senders, receivers = round.senders(me), round.receivers(me)
         inbox = [self._buffer(lane, k, payload, payload.dtype) for k in range(len(senders))]
-        self.sent_bytes += len(receivers) * payload.numel() * payload.element_size()
+        self._count(len(receivers) * payload.numel() * payload.element_size())
         outbox = [(j, payload) for j in receivers]
         waits = self._post(step, lane, 0, list(zip(senders, inbox, strict=True)), outbox)
         return Paired(request, self._terms(request, inbox), waits, step, self._waiter, self._combine)
@@ -118,10 +121,14 @@ class Processes:
         size, place = shard_length(payload.numel(), each), shards.inside.index(self.local[0])
         mine = min(size, max(0, payload.numel() - place * size))
         sent = payload.numel() - mine + (each - 1 + bool(shards.across)) * mine
-        self.sent_bytes += sent * payload.element_size()
+        self._count(sent * payload.element_size())
         space = self._buffer(lane, -1, payload, payload.dtype, (each + 1) * size)[0]
         swap = partial(self._swap, step, lane)
         return Sharded(request, shards, place, space, swap, self._combine).begin(self.behind)
+
+    def _count(self, sent: float) -> None:
+        with self._counting:  # two threads begin exchanges
+            self.sent_bytes += sent
 
     def _swap(self, step: int, lane: int, phase: int, inbox: Mail, outbox: Mail) -> None:
         self._waiter.wait(self._post(step, lane, phase, inbox, outbox), step)

@@ -21,6 +21,7 @@ def test_numbers_may_stand_behind_a_name(text: str) -> None:
         ("top_k(0.1, 2)", "gamma"),
         ("low_rank(0)", "rank"),
         ("low_rank(1.5)", "low_rank"),
+        ("low_rank(1e999)", "low_rank"),
         ("int8(3)", "nothing in parentheses"),
         ("top_k(0.1, 0.1, 0.1)", "at most 2"),
         ("top_k(", "at most 2"),

@@ -88,3 +88,22 @@ def test_zeros_stay_zeros_and_weights_are_factors(name: str) -> None:
 def test_a_second_message_of_the_same_is_the_same(name: str) -> None:
     x = drawn(500)
     assert torch.equal(sent(CODECS[name], x, 5), sent(CODECS[name], x, 5))
+
+
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e13, 1e36])
+def test_thin_matrices_of_any_size_contract(size: float) -> None:
+    codec = LowRank(2).fit([(0, (30, 20)), (600, (12, 3, 4))])
+    x = drawn(744, torch.float32) * size
+    lost = [float(((x - sent(codec, x, tick)) / size).square().sum()) for tick in range(20)]
+    assert sum(lost) / 20 <= (1 - codec.contraction(744)) * float((x / size).square().sum())
+
+
+@pytest.mark.parametrize("codec", [Half(torch.bfloat16, spreads=True), Blockwise(8, spreads=True)])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_parameter_that_is_no_number_is_not_taken_for_zero(codec: Codec, bad: float) -> None:
+    x = drawn(1000, torch.float32)
+    x[300] = bad
+    found = sent(codec, x)
+    assert not found[300] < 1e38
+    assert found[:256].isfinite().all()
+    assert found[384:].isfinite().all()

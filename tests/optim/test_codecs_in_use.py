@@ -95,6 +95,38 @@ def test_what_was_remembered_of_other_buckets_is_refused() -> None:
     made("plain", 4).load_state_dict(made("plain", 1e-5).state_dict())
 
 
+def on(topology: str, averaging: str = "int4") -> torch.optim.Optimizer:
+    params = [torch.nn.Parameter(p.expand(WORKERS, *p.shape).clone()) for p in parameters()]
+    optimizer = torch.optim.SGD(params, lr=0.1)
+    decentralize(optimizer, topology, averaging=averaging, transport=Memory(WORKERS))
+    train_stacked(params, optimizer, 3, WORKERS)
+    return optimizer
+
+
+def test_what_was_remembered_of_other_rounds_is_refused() -> None:
+    state = on("ring").state_dict()
+    with pytest.raises(MismatchError, match="another topology"):
+        on("complete").load_state_dict(state)
+    on("complete", "int8").load_state_dict(on("ring", "int8").state_dict())  # that remembers no rounds
+
+
+def test_what_was_loaded_belongs_to_the_optimizer_alone() -> None:
+    state = on("ring").state_dict()
+    kept = {name: item.clone() for name, item in state["hf_decentral"]["states"][0].items() if name != "sent"}
+    optimizer = on("ring")
+    optimizer.load_state_dict(state)
+    train_stacked(optimizer.param_groups[0]["params"], optimizer, 3, WORKERS)
+    for name, item in kept.items():
+        assert torch.equal(item, state["hf_decentral"]["states"][0][name])
+
+
+@pytest.mark.parametrize("averaging", sorted(set(TABLE) - {"plain"}))
+def test_complex_parameters_are_refused_where_they_cannot_be_encoded(averaging: str) -> None:
+    p = torch.nn.Parameter(torch.ones(WORKERS, 3, dtype=torch.complex64))
+    with pytest.raises(SettingsError, match="(?i)real parameters"):
+        decentralize(torch.optim.SGD([p]), "ring", averaging=averaging, transport=Memory(WORKERS))
+
+
 def joined(worker: int, averaging: str) -> float:
     """Parameters that come later: what was remembered of the others does not fit the new bucket."""
     params = [torch.nn.Parameter(p) for p in parameters()]

@@ -104,3 +104,56 @@ def test_what_cannot_begin_early_is_told(make: Any, order: str, said: str) -> No
     p = nn.Parameter(torch.ones(2, 3))
     with pytest.raises(ParameterError, match=said):
         decentralize(make(p), "ring", order=order, transport=Memory(2), early=True)
+
+
+def out_of_turn(worker: int, early: bool, topology: str, averaging: str) -> list[Tensor]:
+    """Worker 1 leaves out a layer in some steps, and flushes alone in another: its buckets get ready in an
+    order of their own, yet leave in that of the others."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    how = {"averaging": averaging, "bucket_mb": TINY, "early": early, "comm_timeout": 20}
+    decentralize(optimizer, topology, **how)
+    for step in range(6):
+        optimizer.zero_grad()
+        loss(model, worker, step).backward() if worker != 1 or step % 2 else model[0](
+            torch.ones(2, 6)
+        ).square().sum().backward()
+        optimizer.step()
+        if worker == 1 and step == 3:
+            gossip(optimizer).flush()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("topology", "averaging"), [("one_peer_exponential", "plain"), ("ring", "int4"), ("complete", "plain")]
+)
+def test_buckets_leave_in_one_order_whichever_is_ready_first(topology: str, averaging: str) -> None:
+    usual, early = (run(3, out_of_turn, kind, topology, averaging) for kind in (False, True))
+    for p, q in zip(usual, early, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(p, q, strict=True))
+
+
+def written(worker: int) -> str:
+    model = net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", bucket_mb=TINY, early=True)
+    for step in range(2):
+        loss(model, worker, step).backward()
+        if step == 1:
+            with torch.no_grad():
+                model[4].bias.clamp_(-0.1, 0.1)  # its bucket has left
+            try:
+                optimizer.state_dict()
+            except ParameterError as error:
+                said = str(error)
+        optimizer.step()
+    try:
+        gossip(optimizer).flush()
+    except ParameterError as error:
+        return said + str(error)
+    return ""
+
+
+def test_a_parameter_that_has_left_is_not_to_be_written_to() -> None:
+    for said in run(3, written):
+        assert "between backward() and step()" in said
+        assert "was changed while its exchange was on the wire" in said

@@ -12,7 +12,7 @@ from torch import Tensor
 from hf_decentral import gossip
 from hf_decentral.optim import decentralize
 from hf_decentral.optim.schedule import Schedule
-from hf_decentral.topology import above, build
+from hf_decentral.topology import above, build, every
 from hf_decentral.transport import Memory
 from tests.optim.cases import parameters, train_one, train_stacked
 from tests.processes import run
@@ -165,3 +165,29 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(order: str) -> None:
         for combined in (False, True):
             for p, q in zip(whole, interrupted(stop, combined, order), strict=True):
                 assert torch.equal(p, q), (stop, combined)
+
+
+def test_looking_at_the_next_round_decides_nothing() -> None:
+    inner = build("one_peer_exponential", 4)
+    schedule = Schedule(above(1.0, inner), Memory(4))
+    schedule.look([torch.arange(4.0).unsqueeze(1).contiguous()], 0)
+    assert [schedule.peek(1) for _ in range(3)] == [inner(0)] * 3
+    assert schedule(1) == inner(0) == schedule.peek(1)
+    assert schedule.peek(2) == inner(1)
+
+
+def test_a_round_that_is_idle_by_itself_is_begun_again_too() -> None:
+    inner = every(2, build("one_peer_exponential", 4))
+    flat = [torch.arange(4.0).unsqueeze(1).contiguous()]
+    for stop in range(1, 6):
+        schedule = Schedule(above(1.0, inner), Memory(4))
+        begun = []
+        for step in range(6):
+            schedule.look(flat, step)
+            begun.append(schedule(step + 1))
+            if step + 1 == stop:
+                state = schedule.state(stop, combined=False)
+                schedule = Schedule(above(1.0, inner), Memory(4))
+                schedule.load(state)
+                assert schedule(stop) == begun[-1]
+        assert begun == [inner(k) for k in range(6)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import Tensor
@@ -39,3 +41,20 @@ def test_half_precision_is_summed_in_single(dtype: torch.dtype) -> None:
     out = term.clone()
     Combiner()([out, term.clone(), term.clone()], [1 / 3] * 3, out)
     assert torch.equal(out, term), "three equal workers stay what they are"
+
+
+def test_threads_sum_in_memory_of_their_own() -> None:
+    combine, found = Combiner(), {}
+
+    def work(worker: int) -> None:
+        terms = [torch.full((LENGTH,), float(worker), dtype=torch.bfloat16) for _ in range(3)]
+        for _ in range(30):
+            combine(terms, [1 / 3] * 3, terms[0])
+        found[worker] = terms[0]
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(bool((out == worker).all()) for worker, out in found.items())

@@ -11,13 +11,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from hf_decentral.errors import DecentralizedError, PeerLost
 from hf_decentral.optim import decentralize, gossip
 from hf_decentral.topology import build
 from hf_decentral.transport import Memory, Processes, Send
 from hf_decentral.transport.background import Background
+from tests import allocations
 from tests.processes import outcomes, run
 
 LAYOUTS = {
@@ -136,13 +136,7 @@ def allocated(worker: int, size: int) -> tuple[int, float]:
         x.grad = torch.ones(size)
         optimizer.step()
     handle = gossip(optimizer)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found, torch.no_grad():
-        for _ in range(5):
-            handle.before_step()
-            handle.after_step()
-    fresh = sum(max(0, event.self_cpu_memory_usage) for event in found.events())
-    held = sum(buffer.nbytes for buffer in handle.transport._buffers.values())
-    return fresh, held / x.nbytes
+    return allocations.of_exchanges(handle), allocations.held(handle) / x.nbytes
 
 
 def test_it_keeps_a_copy_and_a_shard_and_allocates_nothing_anew() -> None:
