@@ -61,8 +61,8 @@ class Settings:
         metadata=told(
             "list with commas: none (no communication; always measured), ddp (default bucket), ddp:4mb, "
             "ddp_tuned (the best of some buckets, found first), ddp_fp16, ddp_bf16, ddp_powersgd, "
-            "post_local_sgd, decent_dp:TOPOLOGY, and any topology of this package, with +AVERAGING behind "
-            "it if wanted"
+            "post_local_sgd, decent_dp:TOPOLOGY, and any topology of this package, with +AVERAGING, "
+            "+early or +whole behind it if wanted: aer,'every(8, ring)',aer+int4 (docs/benchmark.md)"
         ),
     )
     blocks: int = field(default=9, metadata=told("blocks of each variant; they alternate"))
@@ -165,7 +165,7 @@ def parse(words: Sequence[str], description: str) -> Settings:
     Raises:
         SettingsError: something that cannot be meant.
     """
-    parser = HfArgumentParser(Settings, description=description)  # type: ignore[arg-type]
+    parser = HfArgumentParser(Settings, prog="hf-decentral bench", description=description)  # type: ignore[arg-type]
     settings, unknown = parser.parse_args_into_dataclasses(args=list(words), return_remaining_strings=True)
     if unknown:
         raise unknown_name("flag", unknown[0], [f"--{each.name}" for each in fields(Settings)])

@@ -95,6 +95,8 @@ def _print(topology: Topology, found: dict[str, object], numbers: Spectrum | Non
         told.append(f"differences left after a period, at worst: {numbers.contraction:.4g}")
     if numbers is not None and topology.workers > 1:
         told.append(f"largest stable step relative to All-Reduce: {numbers.largest_stable_step:.3g}")
+    if topology.least:
+        told.append(f"only in steps in which the consensus distance is not below {topology.least:g}")
     console.print("\n".join(told), soft_wrap=True)
 
 

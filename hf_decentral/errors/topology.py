@@ -22,9 +22,9 @@ def wrong_hosts(hosts: Sequence[int], workers: int) -> TopologyError:
     """Hosts for another number of workers."""
     return TopologyError(
         sentence(
-            f"hosts names {len(hosts)} workers: {list(hosts)}",
+            f"hosts names {len(hosts)} workers: {hosts!r}",
             f"expected one host number for each of the {workers} workers",
-            "give a number for each worker, such as 0,0,1,1 for two hosts of two workers, or leave it out",
+            "give a list with the host of each worker, such as [0, 0, 1, 1] for two hosts of two, or leave it out",
         )
     )
 
