@@ -24,7 +24,7 @@ def wrong_hosts(hosts: Sequence[int], workers: int) -> TopologyError:
         sentence(
             f"hosts names {len(hosts)} workers: {hosts!r}",
             f"expected one host number for each of the {workers} workers",
-            "give a list with the host of each worker, such as [0, 0, 1, 1] for two hosts of two, or leave it out",
+            "give the host of each worker, such as [0, 0, 1, 1] for two hosts of two, or leave it out",
         )
     )
 
