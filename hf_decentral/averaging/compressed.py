@@ -29,7 +29,7 @@ def fed_back(codec: Codec) -> Averaging:
     """
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
-        if round.idle:
+        if round.idle or not x.shape[1]:
             yield Joined()
             return x
         code, moved = _scratch(x, codec, state)
@@ -72,7 +72,7 @@ def remembered(codec: Codec, gamma: float) -> Averaging:
                 state[f"gap {round.key}"] = torch.zeros_like(state[f"known {round.key}"])
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
-        if round.idle:
+        if round.idle or not x.shape[1]:
             yield Joined()
             return x
         fitted = cast(Codec, state.scratch["codec"])

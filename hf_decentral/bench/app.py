@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> None:
         DecentralizedError: it cannot run like that, or a worker failed.
     """
     settings = parse(words, ABOUT)
-    if "RANK" in os.environ:
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         raw = _measured(settings)
         if raw is not None:
             _tell(settings, raw)
@@ -98,7 +98,8 @@ def _refuse(settings: Settings, workers: int) -> None:
             "--slow_worker", settings.slow_worker, f"a worker from 0 to {workers - 1}", "lower it"
         )
     check(settings.names, workers)
-    for path in (settings.json, settings.plot):
+    profile = None if settings.profile is None else str(Path(settings.profile) / "trace.json")
+    for path in (settings.json, settings.plot, profile):
         if path is not None:
             report.check_writable(Path(path))
     if settings.plot is not None:

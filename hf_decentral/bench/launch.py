@@ -98,16 +98,21 @@ def end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
             worker.wait()
 
 
+_told: list[int] = []  # signals that asked this process to end
+
+
 @contextmanager
 def ended_in_order() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what was made is removed."""
 
     def leave(number: int, frame: object) -> None:
+        _told.append(number)
         raise SystemExit(128 + number)
 
     heard = [
         number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
     ]
+    _told.clear()
     before = {number: signal.signal(number, leave) for number in heard}  # under nohup one is not
     try:
         yield
@@ -166,6 +171,8 @@ def _end_with_parent() -> Callable[[], None] | None:
 def _wait(workers: Sequence[subprocess.Popen[bytes]]) -> int | None:
     """Wait until all have ended well, or one has not: its rank."""
     while True:
+        if _told:  # what was raised while a worker was being forked has been lost
+            raise SystemExit(128 + _told[0])
         codes = [worker.poll() for worker in workers]
         for rank, code in enumerate(codes):
             if code:

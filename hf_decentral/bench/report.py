@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +59,28 @@ def show(result: Mapping[str, Any]) -> None:
 def write_json(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all; nothing else stays, whatever happens.
 
+    A device or a pipe is written to, and a link is followed: none of them is replaced.
+
     Raises:
         SettingsError: the file cannot be written.
     """
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    text = json.dumps(result, indent=2) + "\n"
+    aside: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        aside.write_text(text, encoding="utf-8")
         os.replace(aside, path)
     except OSError as error:
         raise not_writable(path, str(error)) from error
     finally:
-        aside.unlink(missing_ok=True)
+        if aside is not None:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
@@ -79,12 +91,14 @@ def check_writable(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        folder, there = path.is_dir(), path.exists() and not path.is_file()
+        if not there:
+            with tempfile.TemporaryFile(dir=path.resolve().parent):
+                pass  # rights alone do not tell: some file systems take no new file from anybody
     except OSError as error:
         raise not_writable(path, str(error)) from error
-    if path.is_dir():
+    if folder:
         raise not_writable(path, "it is a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise not_writable(path, "its folder is not yours to write to")
 
 
 def need_matplotlib() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hf_decentral.errors.cli import not_writable
+from hf_decentral.bench import report
 
 console = Console()
 """For results."""
@@ -31,12 +29,5 @@ def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     Raises:
         SettingsError: the file cannot be written.
     """
-    if path is None:
-        return
-    aside = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        os.replace(aside, path)
-    except OSError as error:
-        raise not_writable(path, str(error)) from error
+    if path is not None:
+        report.write_json(path, content)

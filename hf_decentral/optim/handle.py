@@ -256,8 +256,8 @@ class Gossip:
         self.step = int(state.get("step", 0))
         self.skipped = int(state.get("skipped", 0))
         self._schedule.load(state.get("schedule", {}))
-        self._memories.load(state.get("states", []))
-        if self._buckets is not None:
+        self._memories.load(state.get("states"))
+        if self._buckets is not None and not self._memories.anew:
             self._memories.fit(self._buckets)
         self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
 
@@ -291,7 +291,7 @@ class Gossip:
         layer), which they must do together; see :func:`renewed`.
         """
         params = self._params()
-        if self._buckets is not None and self._buckets.fits(params):
+        if self._buckets is not None and self._buckets.fits(params) and not self._memories.anew:
             self._buckets.adopt()
             return self._buckets
         self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)

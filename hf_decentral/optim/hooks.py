@@ -59,6 +59,7 @@ class Hooks:
             raise closure_given()
         self._outermost = caller
         self._whole(optimizer)
+        self._refuse_late(optimizer)
         grads = _unscaled(optimizer)
         self._drop(grads, _parameters(optimizer))
         with torch.no_grad():
@@ -81,6 +82,15 @@ class Hooks:
         """Show all parameters again, where a step in pieces ended in an error."""
         if self._pieces is not None:
             self._pieces.after_step()
+
+    def _refuse_late(self, optimizer: Optimizer) -> None:
+        """With steps inside backward, nobody may change gradients after it."""
+        if self._early is None or not self._early.done:
+            return
+        if _scaled(optimizer):
+            raise cannot_begin_early(optimizer, "a gradient scaler divides its gradients after backward")
+        if self._early.changed():
+            raise cannot_begin_early(optimizer, "its gradients were changed after backward (clipping?)")
 
     def _look(self, params: Sequence[Tensor]) -> None:
         self._drop([p.grad for p in params if p.grad is not None], params)
@@ -152,6 +162,11 @@ def check_early(optimizer: Optimizer, gossip: Gossip) -> None:
         raise cannot_begin_early(optimizer, f"its order is {gossip.plan.order.value!r}")
     if len(gossip.transport.local) > 1:
         raise cannot_begin_early(optimizer, "several workers live in this process")
+
+
+def _scaled(optimizer: Optimizer) -> bool:
+    """Whether GradScaler takes this step."""
+    return any(getattr(optimizer, name, None) is not None for name in ("found_inf", "grad_scale"))
 
 
 @torch.no_grad()

@@ -25,6 +25,13 @@ class Memories:
         self._method = method
         self._topology = topology
         self.states: list[State] = []
+        self._unknown = False
+
+    @property
+    def anew(self) -> bool:
+        """True where a state was loaded that tells nothing of what the neighbours know: the workers may be
+        apart, and must meet before they begin to remember."""
+        return self._unknown and not self.forgetful
 
     @property
     def forgetful(self) -> bool:
@@ -34,6 +41,7 @@ class Memories:
     def clear(self) -> None:
         """Forget everything."""
         self.states = []
+        self._unknown = False
 
     def fit(self, buckets: Buckets) -> None:
         """Have a state for each bucket; new ones are prepared, for which all workers must be equal.
@@ -63,8 +71,9 @@ class Memories:
         """What a checkpoint must hold."""
         return [dict(state) for state in self.states]
 
-    def load(self, states: list[dict[str, Any]]) -> None:
-        """Remember what :meth:`state` gave."""
+    def load(self, states: list[dict[str, Any]] | None) -> None:
+        """Remember what :meth:`state` gave; None: nothing is known."""
+        self._unknown, states = states is None, states or []
         self.states = [
             State({name: item.clone() if isinstance(item, Tensor) else item for name, item in items.items()})
             for items in states

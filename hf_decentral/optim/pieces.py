@@ -123,11 +123,20 @@ class Early:
         self._missing: dict[int, int] = {}
         self._buckets: Buckets | None = None
         self._hooked: set[int] = set()
+        self._used: list[tuple[Tensor, Tensor, int]] = []
         self.done: set[int] = set()
+
+    def changed(self) -> bool:
+        """True where gradients were written to after they were used."""
+        return any(
+            p.grad is not None and (p.grad is not grad or grad._version != version)
+            for p, grad, version in self._used
+        )
 
     def watch(self) -> None:
         """After a step: wait for the gradients of the next one."""
         self.done.clear()
+        self._used.clear()
         self._buckets = self._gossip.steady()
         members = self._buckets.members if self._buckets is not None else []
         self._lanes = {id(p): lane for lane, piece in enumerate(members) for p in piece}
@@ -152,3 +161,5 @@ class Early:
             self._pieces.take(self._buckets, turn)
             self._gossip.leave(turn)
             self.done.add(turn)
+            piece = [(p, p.grad) for p in self._buckets.members[turn]]
+            self._used += [(p, grad, grad._version) for p, grad in piece if grad is not None]

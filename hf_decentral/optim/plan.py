@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from hf_decentral import averaging as methods
 from hf_decentral import topology as topologies
@@ -56,9 +57,9 @@ def make_plan(
     if topology.workers != workers:
         advice = "build the topology for the workers of this run"
         raise out_of_range("topology.workers", topology.workers, f"{workers}, the workers here", advice)
-    method = methods.build(averaging)
+    method = methods.build(str(averaging))
     if method.repeats and topology.repeated() is None:
         raise must_repeat(averaging, topology.name)
-    if not bucket_mb > 0:
+    if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
     return Plan(topology, averaging, method, Order(order), bucket_mb)

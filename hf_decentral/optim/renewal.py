@@ -60,7 +60,7 @@ def renewed(
         if id(p) not in now:
             consensus.average_(p, transport)
     make_equal(transport, [p for p in params if id(p) not in equal])
-    if old is not None and not memories.forgetful:
+    if (old is not None and not memories.forgetful) or memories.anew:
         for p in params:  # what the method remembers fits the old buckets: it begins anew, from one point
             consensus.average_(p, transport)
         memories.clear()

@@ -92,7 +92,7 @@ def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
         raise unknown_name("topology", name, TABLE)
     if not isinstance(workers, int) or workers < 1:
         raise wrong_workers(workers)
-    if hosts is not None and (len(hosts) != workers or isinstance(hosts, str)):
+    if hosts is not None and (len(hosts) != workers or not all(isinstance(h, int) for h in hosts)):
         raise wrong_hosts(hosts, workers)
     if is_expression(name):
         return evaluate(name, TABLE, lambda inner: TABLE[inner].make(workers, hosts))

@@ -12,16 +12,21 @@ from hf_decentral.errors.topology import asked_inside, nobody_left
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 
+_LONGEST = 1_000_000  # steps of a period, which are looked at one by one
+
 
 def every(steps: int, topology: Topology) -> Topology:
     """One round of ``topology`` in every ``steps`` steps, the last of them, with idle rounds before it.
 
     Raises:
-        SettingsError: ``steps`` is below 1, or ``topology`` is one of :func:`above`.
+        SettingsError: ``steps`` is below 1 or beyond all use, or ``topology`` is one of :func:`above`.
     """
     if steps < 1:
         raise out_of_range("steps", steps, "1 or more", "1 is a round in every step")
     _always(topology, "every")
+    if steps * (topology.period or 1) > _LONGEST:
+        most = _LONGEST // (topology.period or 1)
+        raise out_of_range("steps", steps, f"at most {most:,}", "averaging so rarely is training apart")
     idle = Round.identity(topology.workers)
     return Topology(
         f"every({steps}, {topology.name})",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,24 @@ def test_a_place_that_takes_no_file(tmp_path: Path):
 def test_the_plot_is_a_picture(tmp_path: Path):
     report.plot(tmp_path / "sub" / "step.png", RESULT)
     assert (tmp_path / "sub" / "step.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_pipe_is_written_to_and_a_link_followed(tmp_path: Path) -> None:
+    pipe, there, link = tmp_path / "pipe", tmp_path / "there.json", tmp_path / "link.json"
+    os.mkfifo(pipe)
+    link.symlink_to(there)
+    heard: list[str] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    reader.start()
+    report.check_writable(pipe)
+    report.write_json(pipe, RESULT)
+    reader.join()
+    report.write_json(link, RESULT)
+    assert json.loads(heard[0]) == json.loads(there.read_text()) == json.loads(json.dumps(RESULT))
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_a_folder_that_takes_no_file_is_seen_before_the_run() -> None:
+    with pytest.raises(SettingsError, match="cannot be written"):
+        report.check_writable(Path("/proc/step.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 import torch
@@ -125,6 +126,41 @@ def test_complex_parameters_are_refused_where_they_cannot_be_encoded(averaging: 
     p = torch.nn.Parameter(torch.ones(WORKERS, 3, dtype=torch.complex64))
     with pytest.raises(SettingsError, match="(?i)real parameters"):
         decentralize(torch.optim.SGD([p]), "ring", averaging=averaging, transport=Memory(WORKERS))
+
+
+@pytest.mark.parametrize("averaging", ["int4", "bf16"])
+def test_a_state_that_tells_nothing_of_the_neighbours_lets_the_workers_meet_first(averaging: str) -> None:
+    optimizer = on("ring", averaging)
+    state = optimizer.state_dict()
+    del state["hf_decentral"]
+    other = on("ring", averaging)
+    params = other.param_groups[0]["params"]
+    mean = [p.detach().mean(0) for p in params]
+    other.load_state_dict(state)
+    for p in params:
+        p.grad = torch.zeros_like(p)
+    for _ in range(5):
+        other.step()
+    gossip(other).flush()
+    for p, expected in zip(params, mean, strict=True):
+        torch.testing.assert_close(p.detach(), expected.expand_as(p), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("averaging", sorted(TABLE))
+def test_parameters_without_an_element_travel_too(averaging: str) -> None:
+    p = torch.nn.Parameter(torch.ones(2, 0))
+    optimizer = torch.optim.SGD([p], lr=0.1)
+    decentralize(optimizer, "ring", averaging=averaging, transport=Memory(2))
+    for _ in range(3):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+    gossip(optimizer).flush()
+
+
+@pytest.mark.parametrize("size", [None, "4", 0, -1, float("nan"), float("inf")])
+def test_a_bucket_has_a_size(size: Any) -> None:
+    with pytest.raises(SettingsError, match="megabytes"):
+        decentralize(torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 3))]), "ring", bucket_mb=size)
 
 
 def joined(worker: int, averaging: str) -> float:

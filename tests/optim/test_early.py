@@ -157,3 +157,26 @@ def test_a_parameter_that_has_left_is_not_to_be_written_to() -> None:
     for said in run(3, written):
         assert "between backward() and step()" in said
         assert "was changed while its exchange was on the wire" in said
+
+
+def too_late(worker: int, how: str) -> str:
+    model = net()
+    optimizer = decentralize(torch.optim.SGD(model.parameters(), lr=0.1), "ring", bucket_mb=TINY, early=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=how == "scaler")
+    try:
+        for step in range(2):
+            optimizer.zero_grad()
+            scaler.scale(loss(model, worker, step)).backward()
+            if how == "clip" and step == 1:
+                nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            scaler.step(optimizer)
+            scaler.update()
+    except ParameterError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(("how", "told"), [("clip", "clipping"), ("scaler", "a gradient scaler")])
+def test_what_changes_gradients_after_backward_is_refused(how: str, told: str) -> None:
+    assert all(told in said for said in run(2, too_late, how))
+    assert run(2, too_late, "neither") == ["", ""]

@@ -139,3 +139,8 @@ def test_above_stands_outside_of_all_others() -> None:
         with pytest.raises(SettingsError, match="outside of all other combinators"):
             around()
     assert above(1, every(2, ring)).least == 1
+
+
+def test_a_round_in_a_million_steps_is_the_rarest() -> None:
+    with pytest.raises(SettingsError, match="at most 500,000"):
+        every(10**9, build("one_peer_exponential", 4))
