@@ -291,8 +291,9 @@ class Gossip:
         layer), which they must do together; see :func:`renewed`.
         """
         params = self._params()
-        if self._buckets is not None and self._buckets.fits(params) and not self._memories.anew:
+        if self._buckets is not None and self._buckets.fits(params):
             self._buckets.adopt()
+            self._memories.meet(self._buckets, self.transport)
             return self._buckets
         self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)
         self.know(params)

@@ -11,6 +11,7 @@ from hf_decentral.errors.averaging import no_complex
 from hf_decentral.errors.parameters import wrong_checkpoint
 from hf_decentral.optim.bucket import Buckets
 from hf_decentral.topology.base import Topology
+from hf_decentral.transport import Transport
 
 
 class Memories:
@@ -66,6 +67,14 @@ class Memories:
             self._method.prepare(x, rounds, layout, state)
             if loaded and known and set(state) != known:  # workers apart must not begin to remember anew
                 raise wrong_checkpoint("another topology", f"topology {self._topology.name!r}")
+
+    def meet(self, buckets: Buckets, transport: Transport) -> None:
+        """Where nothing is known of the neighbours, begin anew from the mean of all. Collective then."""
+        if self.anew:
+            for flat in buckets.flats:
+                transport.average_(flat)
+            self.clear()
+            self.fit(buckets)
 
     def state(self) -> list[dict[str, Any]]:
         """What a checkpoint must hold."""
