@@ -110,6 +110,8 @@ class Buckets:
             for part in _cut(kind, max(1, stack), megabytes):
                 self.flats.append(self._fill(part))
                 self.members.append(part)
+        lanes = range(len(self.flats))
+        self._by_lane = [[slot for slot in self._slots if slot.lane == lane] for lane in lanes]
 
     def _fill(self, params: list[Tensor]) -> Tensor:
         """One bucket; returns its flat tensor."""
@@ -169,17 +171,14 @@ class Buckets:
                         tied.data = slot.view
                     break
 
-    def mark(self, lane: int | None = None) -> None:
-        """Remember how often each parameter (of one bucket, or of all) was written to until now."""
-        for slot in self._slots:
-            if lane in (None, slot.lane):
-                slot.versions = [p._version for p in slot.params]
+    def mark(self, lane: int) -> None:
+        """Remember how often each parameter of one bucket was written to until now."""
+        for slot in self._by_lane[lane]:
+            slot.versions = [p._version for p in slot.params]
 
     def written(self, lane: int | None = None) -> Tensor | None:
         """A parameter (of one bucket, or of any) that was written to, or replaced, since :meth:`mark`."""
-        for slot in self._slots:
-            if lane not in (None, slot.lane):
-                continue
+        for slot in self._slots if lane is None else self._by_lane[lane]:
             for p, version in zip(slot.params, slot.versions, strict=True):
                 if p._version != version or p.data_ptr() != slot.pointer:
                     return p
