@@ -72,14 +72,13 @@ class Hooks:
             return
         self._outermost = None
         with torch.no_grad():
-            if self._pieces is not None:
-                self._pieces.after_step()
+            self._whole(optimizer)
             self._gossip.after_step()
             if self._early is not None:
                 self._early.watch()
 
     def _whole(self, optimizer: Optimizer) -> None:
-        """Show all parameters again, where a step in pieces ended in an error."""
+        """Show all parameters again: after a step in pieces, also one that ended in an error."""
         if self._pieces is not None:
             self._pieces.after_step()
 
