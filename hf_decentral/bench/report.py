@@ -91,14 +91,13 @@ def check_writable(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder, there = path.is_dir(), path.exists() and not path.is_file()
-        if not there:
-            with tempfile.TemporaryFile(dir=path.resolve().parent):
-                pass  # rights alone do not tell: some file systems take no new file from anybody
+        if path.is_dir():
+            raise not_writable(path, "it is a folder")
+        if path.is_file() or not path.exists():  # a device or a pipe needs no new file
+            # Rights alone do not tell: some file systems take no new file from anybody.
+            tempfile.TemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:
         raise not_writable(path, str(error)) from error
-    if folder:
-        raise not_writable(path, "it is a folder")
 
 
 def need_matplotlib() -> None:
