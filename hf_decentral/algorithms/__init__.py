@@ -1,0 +1,81 @@
+"""The algorithms of the literature by name: one row each, made of the parts of the other rooms."""
+
+from __future__ import annotations
+
+from hf_decentral.algorithms.base import Algorithm
+from hf_decentral.errors import unknown_name
+
+TABLE: dict[str, Algorithm] = {
+    "accumadam": Algorithm(
+        "Adam whose moments are gathered over windows of steps; parameters are averaged",
+        "From Promise to Practice, ICLR 2025, arXiv 2410.11998",
+        optimizer="accumadam",
+        order="awc",
+        lr=0.003,
+    ),
+    "accumadamw": Algorithm(
+        "AccumAdam with decoupled weight decay",
+        "From Promise to Practice, ICLR 2025, arXiv 2410.11998",
+        optimizer="accumadamw",
+        order="awc",
+        lr=0.003,
+    ),
+    "choco": Algorithm(
+        "the largest differences to what the neighbours know already",
+        "Koloskova et al. 2019, arXiv 1902.00340",
+        averaging="top_k",
+    ),
+    "consensus_control": Algorithm(
+        "a round only where the consensus distance is not below a bound",
+        "Kong et al. 2021, arXiv 2102.04828",
+        topology="above(0.1, {topology})",
+    ),
+    "dadam": Algorithm(
+        "Adam on every worker, moments never sent",
+        "From Promise to Practice, ICLR 2025, arXiv 2410.11998",
+        optimizer="adam",
+        order="awc",
+        lr=0.003,
+    ),
+    "dpsgd": Algorithm(
+        "SGD, then the mean with the neighbours",
+        "Lian et al. 2017, arXiv 1705.09056",
+    ),
+    "ldsgd": Algorithm(
+        "local SGD with neighbours: a round in every so many steps",
+        "Li et al. 2019, arXiv 1910.09126",
+        topology="every({period}, {topology})",
+        period=4,
+    ),
+    "local_sgd": Algorithm(
+        "SGD apart, the mean of all in every so many steps",
+        "Stich 2018, arXiv 1805.09767",
+        topology="every({period}, complete)",
+        period=4,
+    ),
+    "muon": Algorithm(
+        "Muon on every worker, parameters are averaged",
+        "Liu et al. 2025, arXiv 2502.16982",
+        optimizer="muon",
+        order="awc",
+        lr=0.02,
+    ),
+}
+
+__all__ = ["TABLE", "Algorithm", "build", "names"]
+
+
+def names() -> list[str]:
+    """The names of all algorithms."""
+    return sorted(TABLE)
+
+
+def build(name: str) -> Algorithm:
+    """The algorithm of that name.
+
+    Raises:
+        SettingsError: none has that name.
+    """
+    if name not in TABLE:
+        raise unknown_name("algorithm", name, TABLE)
+    return TABLE[name]
