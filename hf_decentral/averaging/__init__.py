@@ -9,7 +9,7 @@ from math import isfinite
 
 import torch
 
-from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
+from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.plain import plain
 from hf_decentral.codecs import Blockwise, Half, LowRank, RandomK, TopK
@@ -89,7 +89,7 @@ TABLE: dict[str, Entry] = {
     ),
 }
 
-__all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "State", "build", "names", "plain"]
+__all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "Local", "State", "build", "names", "plain"]
 
 
 def names() -> list[str]:
