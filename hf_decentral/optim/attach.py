@@ -80,7 +80,6 @@ def decentralize(
     where = hosts or find_hosts(wire)
     plan = partial(make_plan, topology, order, averaging, wire.workers, where, bucket_mb, delay)
     handle = _agreed(lambda: _handle(optimizer, model, wire, early, plan()), optimizer, model, wire)
-    wire.prepare(handle.topology)
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard, early)
     setattr(optimizer, _HANDLE, handle)
@@ -204,6 +203,7 @@ def _others(optimizer: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
 @torch.no_grad()
 def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> None:
     """Everybody begins with worker 0's numbers, and the hooks of the model and of the end are set."""
+    handle.transport.prepare(handle.topology)
     params = _all(optimizer)
     own = {id(p) for p in params}
     for other in alive():
