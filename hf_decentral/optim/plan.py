@@ -12,6 +12,7 @@ from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.averaging import (
+    must_be_prompt,
     must_be_whole,
     must_repeat,
     too_many_in_flight,
@@ -50,6 +51,11 @@ class Plan:
     order: Order
     bucket_mb: float = 4.0
     delay: int | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether parameters move on while an exchange travels, so that a copy of them does."""
+        return self.late_by > 0 or self.method.land is not None
 
     @property
     def late_by(self) -> int:
@@ -108,6 +114,8 @@ def _check_delay(plan: Plan) -> None:
         raise wrong_delay(plan.delay, plan.order.value, least)
     if not plan.late_by:
         return
+    if plan.method.prompt:
+        raise must_be_prompt(plan.averaging, plan.delay)
     topology = plan.topology
     rounds = topology.rounds(2 * (topology.period or 64))
     begun = [step for step, round in enumerate(rounds) if not round.idle]
