@@ -1,0 +1,1 @@
+"""Time: how long workers compute and their links carry, and what that makes of a run. It knows no models."""

@@ -1,0 +1,102 @@
+"""Errors about simulated runs: their problems, their shards, their size and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hf_decentral.errors.base import DataError, DecentralizedError, ParameterError, SettingsError, sentence
+
+_SHOWN = 8  # workers of a thousand that a sentence names
+
+
+def unknown_problem_setting(problem: str, given: str, known: Sequence[str]) -> SettingsError:
+    """A setting that this problem does not have."""
+    return SettingsError(
+        sentence(
+            f"problem {problem!r} has no setting {given!r}",
+            f"it takes {', '.join(known)}",
+            "leave it out or correct its name",
+        )
+    )
+
+
+def unequal_lengths(part: str, inputs: int, targets: int) -> DataError:
+    """Data whose inputs and targets do not belong together."""
+    return DataError(
+        sentence(
+            f"the {part} data of the problem have {inputs} inputs and {targets} targets",
+            "expected one target for each input, and at least one of both",
+            "give tensors whose first axes are equally long",
+        )
+    )
+
+
+def too_few_samples(problem: str, samples: int, workers: int) -> SettingsError:
+    """More workers than samples."""
+    return SettingsError(
+        sentence(
+            f"problem {problem!r} has {samples} training samples for {workers} workers",
+            "every worker needs at least one of its own",
+            f"simulate {samples} workers at most, or give more data",
+        )
+    )
+
+
+def changing_buffer(model: str, buffer: str) -> ParameterError:
+    """A module that writes to a buffer in its forward pass, as BatchNorm does in training."""
+    return ParameterError(
+        sentence(
+            f"the forward pass of {model} changes its buffer {buffer!r}",
+            "the gradients of all workers are computed at once, for which buffers must stay as they are",
+            "use GroupNorm or LayerNorm instead of BatchNorm, or put that layer in eval() for good",
+        )
+    )
+
+
+def cannot_vectorize(model: str, cause: str) -> ParameterError:
+    """torch.func could not compute the gradients of several workers at once."""
+    return ParameterError(
+        sentence(
+            f"the gradients of {model} cannot be computed for several workers at once ({cause})",
+            "expected a module and a loss that torch.func.vmap can run: no .item(), no branches on values, "
+            "nothing written in place, and a loss without axes",
+            "write those parts with torch.where and the like",
+        )
+    )
+
+
+def nothing_trains(model: str) -> ParameterError:
+    """A model without a trainable parameter."""
+    return ParameterError(
+        sentence(
+            f"{model} has no parameter that requires a gradient",
+            "expected at least one, which the workers train",
+            "unfreeze a part of the model",
+        )
+    )
+
+
+def not_finite(workers: Sequence[int], of: int, step: int) -> DecentralizedError:
+    """The loss or the gradient of some workers is no number.
+
+    Args:
+        workers: those workers.
+        of: number of all workers.
+        step: number of the step, from 0.
+    """
+    named = ", ".join(map(str, workers[:_SHOWN])) + (" and more" if len(workers) > _SHOWN else "")
+    many = len(workers) > 1
+    advice = (
+        "lower lr, or use a topology that bears a larger step"
+        if len(workers) == of
+        else f"look at the data of {'these workers' if many else 'this worker'} or lower lr; nan='skip' "
+        "leaves such gradients out and goes on"
+    )
+    return DecentralizedError(
+        sentence(
+            f"{'workers' if many else 'worker'} {named} of {of} had a loss or gradient that is not finite in "
+            f"step {step}",
+            "expected finite numbers from every worker",
+            advice,
+        )
+    )
