@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from hf_decentral.errors.base import DataError, DecentralizedError, ParameterError, SettingsError, sentence
 
@@ -98,5 +99,38 @@ def not_finite(workers: Sequence[int], of: int, step: int) -> DecentralizedError
             f"step {step}",
             "expected finite numbers from every worker",
             advice,
+        )
+    )
+
+
+def no_digits(path: Path, variable: str) -> DataError:
+    """The file of handwritten digits is not there."""
+    return DataError(
+        sentence(
+            f"there is no file {str(path)!r} with the digits of MNIST",
+            "expected a .npz file with the arrays x_train, y_train, x_test and y_test, images of 28 x 28 bytes",
+            f"write one with numpy.savez_compressed and name it with data=... or the variable {variable}",
+        )
+    )
+
+
+def wrong_digits(path: Path, cause: str) -> DataError:
+    """A file that holds no digits."""
+    return DataError(
+        sentence(
+            f"{str(path)!r} holds no digits of MNIST ({cause})",
+            "expected a .npz file with the arrays x_train, y_train, x_test and y_test, images of 28 x 28 bytes",
+            "write it with numpy.savez_compressed, without pickled objects",
+        )
+    )
+
+
+def too_short(name: str, characters: int, needed: int) -> DataError:
+    """A text without room for contexts to train on and others to hold out."""
+    return DataError(
+        sentence(
+            f"text {name!r} has {characters} characters",
+            f"expected {needed} or more",
+            "give a longer text, or lower length",
         )
     )
