@@ -70,8 +70,8 @@ def digits(data: str | Path | None = None) -> tuple[Data, Data]:
     """Training and test digits: ``[N, 1, 28, 28]`` with mean 0 and variance 1, and classes ``[N]``.
 
     Args:
-        data: a file of numpy (.npz) with the arrays :data:`ARRAYS`, images ``[N, 28, 28]`` of bytes; None: the
-            one that the environment names, or the one beside the checkout.
+        data: a file of numpy (.npz) with the arrays :data:`ARRAYS`, images ``[N, 28, 28]`` of bytes; None:
+            the one that the environment names, or the one beside the checkout.
 
     Raises:
         DataError: no such file, or other arrays in it.

@@ -44,7 +44,8 @@ class Block(nn.Module):
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         found = scores.masked_fill(later, float("-inf")).softmax(-1) @ value
         x = x + self.out(found.transpose(1, 2).reshape(batch, length, dim))
-        return x + self.perceptron(self.before_perceptron(x))
+        perceived: Tensor = self.perceptron(self.before_perceptron(x))
+        return x + perceived
 
 
 class CharGPT(nn.Module):
@@ -72,7 +73,8 @@ class CharGPT(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """``[batch, length]`` to ``[batch, length, characters]``."""
         x = self.characters(tokens) + self.positions[: tokens.shape[1]]
-        return self.head(self.last(self.blocks(x)))  # type: ignore[no-any-return]
+        scores: Tensor = self.head(self.last(self.blocks(x)))
+        return scores
 
 
 def char_gpt(
