@@ -185,7 +185,7 @@ class Pairs:
                 self._join(event.worker, replicas)
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` needs to go on from here, as plain numbers. Replicas keep copies and gradients."""
+        """What :meth:`load` needs to go on from here, as plain numbers; replicas keep their own."""
         return {name.lstrip("_"): _plain(getattr(self, name)) for name in _STATE}
 
     def load(self, state: Mapping[str, Any]) -> None:
