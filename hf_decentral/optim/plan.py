@@ -11,6 +11,7 @@ from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.averaging import must_repeat
+from hf_decentral.errors.topology import must_push
 from hf_decentral.topology.base import Hosts, Topology
 
 
@@ -60,6 +61,8 @@ def make_plan(
     method = methods.build(str(averaging))
     if method.repeats and topology.repeated() is None:
         raise must_repeat(averaging, topology.name)
+    if topology.push:
+        raise must_push(averaging, topology.name)
     if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
     return Plan(topology, averaging, method, Order(order), bucket_mb)
