@@ -122,7 +122,7 @@ TABLE: dict[str, Entry] = {
     ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
     "push_sum": Entry(
-        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), prompt=True),
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, prompt=True),
         "parameters with a weight each, for directed rounds",
     ),
     "random_k": Entry(

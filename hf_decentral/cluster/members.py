@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hf_decentral.errors import out_of_range
+from hf_decentral.errors.cluster import never_meet
 from hf_decentral.errors.topology import nobody_left
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
@@ -30,6 +31,30 @@ def neighbours(topology: Topology) -> tuple[tuple[int, ...], ...]:
                 found[i].add(j)
                 found[j].add(i)
     return tuple(tuple(sorted(each)) for each in found)
+
+
+def partners(neighbours: Neighbours, split: bool = False) -> list[list[int]]:
+    """With whom each worker begins averages in pairs.
+
+    Args:
+        neighbours: of each worker.
+        split: only odd workers begin any, and with even ones only.
+
+    Raises:
+        TopologyError: these pairs do not connect all workers.
+    """
+    pairs = [
+        [j for j in near if j != i and not (split and (i - j) % 2 == 0)] for i, near in enumerate(neighbours)
+    ]
+    reached, queue = {0}, [0]
+    while queue:
+        for j in pairs[queue.pop()]:
+            if j not in reached:
+                reached.add(j)
+                queue.append(j)
+    if len(reached) < len(pairs):
+        raise never_meet(sorted(set(range(len(pairs))) - reached), split)
+    return [[] if split and i % 2 == 0 else near for i, near in enumerate(pairs)]
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple, Protocol
 from hf_decentral.cluster.draws import Purpose, uniform
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.links import Links
-from hf_decentral.cluster.members import Members, Neighbours, givers
+from hf_decentral.cluster.members import Members, Neighbours, givers, partners
 from hf_decentral.errors import out_of_range
-from hf_decentral.errors.cluster import never_meet
 
 _NOBODY = -1
 
@@ -114,7 +113,7 @@ class Pairs:
         workers = len(neighbours)
         cluster.check(workers)
         members = Members(workers, deaths or {}, joins or {})
-        self._partners = _partners(neighbours, split)
+        self._partners = partners(neighbours, split)
         self._cluster, self._neighbours, self._seed, self._bytes = cluster, neighbours, seed, message_bytes
         self._links = Links(cluster, workers)
         self.seconds, self.updates, self.averages = 0.0, 0, 0
@@ -232,12 +231,12 @@ class Pairs:
 
     def _draw(self, worker: int) -> int:
         """A partner among those who take part."""
-        partners = self._partners[worker]
+        there = self._partners[worker]
         if self._absent:
-            partners = [j for j in partners if j not in self._absent]
-        if not partners:
+            there = [j for j in there if j not in self._absent]
+        if not there:
             return _NOBODY
-        return partners[int(uniform(self._seed, self.steps[worker], worker, Purpose.PARTNER) * len(partners))]
+        return there[int(uniform(self._seed, self.steps[worker], worker, Purpose.PARTNER) * len(there))]
 
     def _die(self, worker: int) -> None:
         self._absent.add(worker)
@@ -276,19 +275,3 @@ _STATE = (
     "_queue",
     "_begun",
 )
-
-
-def _partners(neighbours: Neighbours, split: bool) -> list[list[int]]:
-    """With whom each worker begins averages, once it is sure that all of them are connected."""
-    pairs = [
-        [j for j in near if j != i and not (split and (i - j) % 2 == 0)] for i, near in enumerate(neighbours)
-    ]
-    reached, queue = {0}, [0]
-    while queue:
-        for j in pairs[queue.pop()]:
-            if j not in reached:
-                reached.add(j)
-                queue.append(j)
-    if len(reached) < len(pairs):
-        raise never_meet(sorted(set(range(len(pairs))) - reached), split)
-    return [[] if split and i % 2 == 0 else near for i, near in enumerate(pairs)]

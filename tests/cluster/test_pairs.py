@@ -197,6 +197,12 @@ def test_who_has_nobody_left_goes_on_alone():
     assert pairs.steps == [10, 2, 2] and pairs.averages == 6
 
 
+def test_the_gradient_of_a_dead_worker_is_not_taken():
+    log = Log()
+    Pairs(Cluster("1"), graph("ring", 3), deaths={1: 0.5}).drive(log, seconds=3)
+    assert log.of("gradients")[0] == ("gradients", (0, 2), (0, 0))
+
+
 def test_gradients_are_asked_for_together():
     log = Log()
     Pairs(NOISY, graph("ring", 200)).drive(log, updates=4000)
