@@ -153,6 +153,10 @@ def register(app: typer.Typer) -> None:
         json: Json = None,
     ) -> None:
         if matrix is not None and name is None:
+            if hosts is not None:
+                raise out_of_range(
+                    "--hosts", hosts, "nothing beside --matrix", "weights do not ask for hosts"
+                )
             topology = matrices.read(matrix, workers)
         elif matrix is None and name is not None:
             count = 8 if workers is None else workers
