@@ -110,7 +110,9 @@ def test_for_push_sum_columns_count() -> None:
         custom(PUSHED - torch.tensor([[0.1, 0, 0], [0, 0, 0], [0, 0, 0]]), push=True)
     with pytest.raises(TopologyError, match="Nothing leads from worker 0 to workers 1, 2"):
         custom(SPLIT, push=True)
-    with pytest.raises(TopologyError, match="Row 0 of|Row 1 sums to 1.25"):
+    with pytest.raises(TopologyError, match="Nothing leads from workers 1, 2 to worker 0"):
+        custom([[0.5, 0.0, 0.0], [0.25, 0.5, 0.5], [0.25, 0.5, 0.5]], push=True)
+    with pytest.raises(TopologyError, match="Row 1 sums to 1.25"):
         custom(PUSHED)
 
 
