@@ -258,7 +258,10 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if not isinstance(value, list):
         return value
-    return [tuple(each) if isinstance(each, tuple) else each for each in value]
+    return [
+        (each.time, int(each.kind), each.worker, each.life) if isinstance(each, _Event) else each
+        for each in value
+    ]
 
 
 _STATE = (
