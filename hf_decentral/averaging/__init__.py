@@ -9,9 +9,12 @@ from math import isfinite
 
 import torch
 
-from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
+from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
+from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
+from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
+from hf_decentral.averaging.push_sum import push_sum
 from hf_decentral.codecs import Blockwise, Half, LowRank, RandomK, TopK
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.averaging import not_a_method
@@ -49,6 +52,30 @@ def _gamma(value: float) -> float:
     return value
 
 
+def _momentum(value: float) -> float:
+    if not 0 <= value < 1:
+        raise out_of_range("momentum", value, "0 or more and below 1", "0.9 is common")
+    return value
+
+
+def _outer_rate(value: float) -> float:
+    if not value > 0:
+        raise out_of_range("outer rate", value, "more than 0", "0.7 is common")
+    return value
+
+
+def _fragments(value: float) -> int:
+    if value < 1:
+        raise out_of_range("fragments", value, "1 or more", "4 is common")
+    return int(value)
+
+
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise out_of_range("alpha", value, "from 0 to 1", "0.5 is common")
+    return value
+
+
 def _rank(value: float) -> int:
     if value < 1:
         raise out_of_range("rank", value, "1 or more", "4 is common")
@@ -59,6 +86,12 @@ TABLE: dict[str, Entry] = {
     "bf16": Entry(
         lambda: fed_back(Half(torch.bfloat16, spreads=True)),
         "bfloat16 travels, its rounding is made up for",
+    ),
+    "diloco": Entry(
+        lambda rate, momentum: diloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step of Nesterov's momentum: diloco(rate, momentum)",
+        (0.7, 0.9),
+        (False, False),
     ),
     "fp16": Entry(
         lambda: fed_back(Half(torch.float16, spreads=True)), "float16 travels, its rounding is made up for"
@@ -74,12 +107,36 @@ TABLE: dict[str, Entry] = {
         (4, 0.2),
         (True, False),
     ),
+    "noloco": Entry(
+        lambda rate, momentum: noloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step with a few neighbours: noloco(rate, momentum)",
+        (0.7, 0.5),
+        (False, False),
+    ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
+    "push_sum": Entry(
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), prompt=True),
+        "parameters with a weight each, for directed rounds",
+    ),
     "random_k": Entry(
         lambda fraction, gamma: remembered(RandomK(_fraction(fraction)), _gamma(gamma)),
         "a random run of the differences: random_k(fraction, gamma)",
         (0.1, 0.1),
         (False, False),
+    ),
+    "slowmo": Entry(
+        lambda beta, alpha: slowmo(_momentum(beta), _outer_rate(alpha)),
+        "an outer step of slow momentum: slowmo(beta, alpha)",
+        (0.5, 1.0),
+        (False, False),
+    ),
+    "streaming_diloco": Entry(
+        lambda fragments, rate, momentum, alpha: streaming_diloco(
+            _fragments(fragments), _outer_rate(rate), _momentum(momentum), _share(alpha)
+        ),
+        "fragments in turn, mixed in: streaming_diloco(fragments, rate, momentum, alpha)",
+        (4, 0.7, 0.9, 0.5),
+        (True, False, False, False),
     ),
     "top_k": Entry(
         lambda fraction, gamma: remembered(TopK(_fraction(fraction)), _gamma(gamma)),
@@ -89,7 +146,7 @@ TABLE: dict[str, Entry] = {
     ),
 }
 
-__all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "State", "build", "names", "plain"]
+__all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "Local", "State", "build", "names", "plain"]
 
 
 def names() -> list[str]:

@@ -17,16 +17,33 @@ from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
 
 
+@dataclass
+class Local:
+    """What a method may know of the workers here and of their local step.
+
+    Attributes:
+        workers: their numbers, one for each row.
+        rate: the learning rate: one number, or ``[P]`` where groups of parameters differ.
+        loss: the latest loss of each, ``[W]``, where somebody told it.
+    """
+
+    workers: tuple[int, ...] = (0,)
+    rate: float | Tensor = 1.0
+    loss: Tensor | None = None
+
+
 class State(dict[str, Any]):
     """What a method remembers of one bucket from round to round.
 
     The items are part of a checkpoint. Nothing may be written to them while an exchange is under way, so that
     beginning a round again changes nothing. ``scratch`` is memory that holds nothing between two rounds.
+    ``local`` is what the engine tells of the local step before each round.
     """
 
     def __init__(self, items: dict[str, Any] | None = None) -> None:
         super().__init__(items or {})
         self.scratch: dict[str, Any] = {}
+        self.local = Local()
 
 
 class Joined:
@@ -47,12 +64,26 @@ class Averaging:
             A method without it remembers nothing.
         background: run it behind the computing from its first line; see :class:`Joined`.
         repeats: it needs a topology whose rounds repeat.
+        gradient: called as ``gradient(g, x, state)`` after the average and before the local step, with the
+            gradients ``g [W, P]`` of a bucket, which it may change; zeros where there is none.
+        land: where an exchange travels for several steps, called as ``land(x, arrived, sent, state)`` to
+            bring what arrived into parameters that have moved on; None adds ``arrived - sent``.
+        orders: where the average may stand relative to the local step.
+        whole: it needs rounds that are the mean of all workers.
+        prompt: its exchange must land in the step in which its order wants it, not later.
+        informed: it looks at ``state.local``.
     """
 
     exchange: Callable[[Tensor, Round, State], Exchange]
     prepare: Callable[[Tensor, Sequence[Round], Sequence[Span], State], None] | None = None
     background: bool = False
     repeats: bool = False
+    gradient: Callable[[Tensor, Tensor, State], None] | None = None
+    land: Callable[[Tensor, Tensor, Tensor, State], None] | None = None
+    orders: tuple[str, ...] = ("awc", "atc", "cta")
+    whole: bool = False
+    prompt: bool = False
+    informed: bool = False
 
     def __call__(self, x: Tensor, round: Round, state: State) -> Exchange:
         """Begin a round."""

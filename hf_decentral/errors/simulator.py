@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from hf_decentral.errors.base import DataError, DecentralizedError, ParameterError, SettingsError, sentence
+from hf_decentral.errors.base import (
+    CheckpointError,
+    DataError,
+    DecentralizedError,
+    ParameterError,
+    SettingsError,
+    sentence,
+)
 
 _SHOWN = 8  # workers of a thousand that a sentence names
 
@@ -98,5 +106,120 @@ def not_finite(workers: Sequence[int], of: int, step: int) -> DecentralizedError
             f"step {step}",
             "expected finite numbers from every worker",
             advice,
+        )
+    )
+
+
+def no_digits(path: Path, variable: str) -> DataError:
+    """The file of handwritten digits is not there."""
+    return DataError(
+        sentence(
+            f"there is no file {str(path)!r} with the digits of MNIST",
+            "expected a .npz file with arrays x_train, y_train, x_test and y_test, images of 28 x 28 bytes",
+            f"write one with numpy.savez_compressed and name it with data=... or the variable {variable}",
+        )
+    )
+
+
+def wrong_digits(path: Path, cause: str) -> DataError:
+    """A file that holds no digits."""
+    return DataError(
+        sentence(
+            f"{str(path)!r} holds no digits of MNIST ({cause})",
+            "expected a .npz file with arrays x_train, y_train, x_test and y_test, images of 28 x 28 bytes",
+            "write it with numpy.savez_compressed, without pickled objects",
+        )
+    )
+
+
+def too_short(name: str, characters: int, needed: int) -> DataError:
+    """A text without room for contexts to train on and others to hold out."""
+    return DataError(
+        sentence(
+            f"text {name!r} has {characters} characters",
+            f"expected {needed} or more",
+            "give a longer text, or lower length",
+        )
+    )
+
+
+def named_topology_needed(given: str, rounds: str) -> SettingsError:
+    """A topology as an object, for an algorithm that puts a name into its own rounds."""
+    return SettingsError(
+        sentence(
+            f"topology {given!r} was given as an object to an algorithm whose rounds are {rounds!r}",
+            "expected the name of a topology",
+            "give a name of `hf-decentral topology list`, or an Algorithm with topology='{topology}'",
+        )
+    )
+
+
+def needs_events(algorithm: str, why: str) -> SettingsError:
+    """An algorithm without steps that all workers take together."""
+    return SettingsError(
+        sentence(
+            f"algorithm {algorithm!r} has no global step ({why})",
+            "simulate() takes the steps of all workers together",
+            "drive it with hf_decentral.cluster.Pairs",
+        )
+    )
+
+
+def beyond_memory(
+    workers: int, parameters: int, needed_gb: float, free_gb: float, fitting: int, parameters_fitting: int
+) -> SettingsError:
+    """More workers times parameters than the memory of this machine holds.
+
+    Args:
+        workers: how many were asked for.
+        parameters: of each.
+        needed_gb: what they take, in gigabytes.
+        free_gb: what is free.
+        fitting: workers of so many parameters that would fit.
+        parameters_fitting: parameters of so many workers that would fit.
+    """
+    return SettingsError(
+        sentence(
+            f"{workers} workers x {parameters:,} parameters take about {needed_gb:.3g} GB with gradients, "
+            "optimizer state and buffers",
+            f"expected no more than the {free_gb:.3g} GB of memory that are free",
+            f"{fitting} workers of that size would fit, or {workers} workers of {parameters_fitting:,} "
+            "parameters"
+            if fitting
+            else f"not one worker of that size fits; {workers} workers of {parameters_fitting:,} parameters "
+            "would",
+        )
+    )
+
+
+def not_this_run(path: Path, what: str, found: object, expected: object) -> CheckpointError:
+    """A checkpoint of another run."""
+    return CheckpointError(
+        sentence(
+            f"checkpoint {str(path)!r} belongs to a run with {what} {found!r}",
+            f"this run has {what} {expected!r}",
+            "name another file with save=..., or delete that one",
+        )
+    )
+
+
+def not_a_run(path: Path, cause: str) -> CheckpointError:
+    """A file that is no checkpoint of a simulated run, or a damaged one."""
+    return CheckpointError(
+        sentence(
+            f"{str(path)!r} cannot be read as a checkpoint of a simulated run ({cause})",
+            "expected a file that simulate(save=...) wrote, or none",
+            "name another file with save=..., or delete that one",
+        )
+    )
+
+
+def cannot_save(path: Path, cause: str) -> CheckpointError:
+    """The checkpoint of a simulated run could not be written."""
+    return CheckpointError(
+        sentence(
+            f"checkpoint {str(path)!r} cannot be written ({cause})",
+            "expected a file in a folder with room for all parameters and the optimizer's state",
+            "name another file with save=..., or leave save out",
         )
     )

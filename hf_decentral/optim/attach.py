@@ -23,6 +23,7 @@ from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import check
 from hf_decentral.optim.handle import Gossip
 from hf_decentral.optim.hooks import Hooks, check_early
+from hf_decentral.optim.local import rates
 from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.optim.registry import alive
 from hf_decentral.topology.base import Hosts, Topology
@@ -46,13 +47,14 @@ def decentralize(
     guard: bool | None = None,
     bucket_mb: float = 4.0,
     early: bool = False,
+    delay: int | None = None,
 ) -> Opt:
     """Make an optimizer average its parameters with neighbours, while the model computes. Collective.
 
-    The same object comes back. In its ``step()`` it waits for the exchange begun one step ago, puts the
-    weighted mean of the neighbours in the place of the parameters, takes its own step with the gradient taken
-    before, and begins to send the new parameters: ``x_i(t+1) = sum_j w_ij x_j(t) + u_i(g_i(x_i(t)))`` (From
-    Promise to Practice, arXiv 2410.11998). All workers then have worker 0's parameters and buffers.
+    The same object comes back. Its ``step()`` waits for the exchange begun one step ago, puts the weighted
+    mean of the neighbours in the place of the parameters, takes its own step with the gradient taken before,
+    and begins to send: ``x_i(t+1) = sum_j w_ij x_j(t) + u_i(g_i(x_i(t)))`` (From Promise to Practice, arXiv
+    2410.11998). All workers then have worker 0's parameters and buffers.
 
     Args:
         optimizer: any ``torch.optim.Optimizer`` that takes no closure.
@@ -65,6 +67,7 @@ def decentralize(
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
         bucket_mb: megabytes exchanged as one; each is sent when its own local step is done.
+        delay: local steps that an exchange travels; None: 1 with ``"awc"``, else 0. Beyond, a copy travels.
         early: step and send a bucket inside backward; one backward a step, no clipping and no scaler.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 
@@ -74,11 +77,9 @@ def decentralize(
     """
     _refuse(optimizer, comm_timeout)
     wire = transport or _default_transport(comm_timeout)
-    found = hosts or find_hosts(wire)
-    settings = (topology, order, averaging, wire.workers, found, bucket_mb)
-    make = partial(_handle, optimizer, model, wire, early)
-    handle = _agreed(lambda: make(make_plan(*settings)), optimizer, model, wire)
-    wire.prepare(handle.topology)
+    where = hosts or find_hosts(wire)
+    plan = partial(make_plan, topology, order, averaging, wire.workers, where, bucket_mb, delay)
+    handle = _agreed(lambda: _handle(optimizer, model, wire, early, plan()), optimizer, model, wire)
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard, early)
     setattr(optimizer, _HANDLE, handle)
@@ -153,7 +154,7 @@ def _handle(
     check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
     if plan.method.prepare is not None and any(p.is_complex() for p in _all(optimizer)):
         raise no_complex()
-    handle = Gossip(lambda: _trainable(optimizer), name, transport, plan)
+    handle = Gossip(lambda: _trainable(optimizer), lambda: rates(optimizer), name, transport, plan)
     if early and transport.workers > 1:
         check_early(optimizer, handle)
     return handle
@@ -177,6 +178,7 @@ def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> 
         ("the order", repr(plan.order.value)),
         ("the averaging method", repr(plan.averaging)),
         ("bucket_mb", repr(plan.bucket_mb)),
+        ("the delay", repr(plan.delay)),
         ("the optimizer", repr(type(optimizer).__name__)),
         *describe(_trainable(optimizer), handle._name),
         *(
@@ -201,6 +203,7 @@ def _others(optimizer: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
 @torch.no_grad()
 def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> None:
     """Everybody begins with worker 0's numbers, and the hooks of the model and of the end are set."""
+    handle.transport.prepare(handle.topology)
     params = _all(optimizer)
     own = {id(p) for p in params}
     for other in alive():
@@ -221,7 +224,7 @@ def _drain() -> None:
     if getattr(sys, "last_type", None) is not None or not dist.is_initialized():
         return  # an error ended this process: the others shall hear of it, not of an orderly end
     for handle in alive():
-        if handle.lost is not None:
+        if handle.flights.lost is not None:
             continue
         try:
             handle.settle()

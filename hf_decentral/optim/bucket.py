@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -145,6 +145,14 @@ class Buckets:
             return flat.as_strided(p.shape, (flat.shape[1], *inner), offset)
         stride = p.stride() if _dense(p) else p.new_empty(p.shape, device="meta").stride()
         return flat.as_strided(p.shape, stride, offset)
+
+    def parts(self, lane: int, flat: Tensor) -> Iterator[tuple[list[Tensor], Tensor]]:
+        """The parameters of a bucket (tied ones together), each with its part of another ``flat [., P]``."""
+        for slot in self._by_lane[lane]:
+            shape = slot.view.shape
+            if self._stack and flat.shape[0] != self._stack:
+                shape = torch.Size((flat.shape[0], *shape[1:]))
+            yield slot.params, flat.as_strided(shape, slot.view.stride(), slot.view.storage_offset())
 
     def fits(self, params: Sequence[Tensor]) -> bool:
         """True while the same parameters with the same shapes, dtypes and ties are to be exchanged."""

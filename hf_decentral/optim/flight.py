@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch.autograd.profiler import record_function
 
-from hf_decentral.averaging import Averaging, Exchange, State
+from hf_decentral.averaging import Exchange, State
+from hf_decentral.errors import PeerLost
+from hf_decentral.optim.plan import Plan
 from hf_decentral.optim.schedule import Schedule
 from hf_decentral.transport import Pending, Send, Transport
 
@@ -83,43 +88,112 @@ def _send(request: object) -> Send:
     return request
 
 
+class _Late(NamedTuple):
+    """An exchange that travels for several steps, while the parameters move on."""
+
+    flight: Flight
+    x: Tensor
+    arrived: Tensor
+    state: State
+    due: int
+
+
 class Flights:
     """The averagings of all buckets of one optimizer.
 
     Args:
-        method: the averaging method.
+        plan: the averaging method, and for how long an exchange travels.
         transport: what carries the numbers.
         schedule: tells the round of a step, for which it may have to wait.
+
+    Attributes:
+        lost: the error with which the exchanges came to an end.
     """
 
-    def __init__(self, method: Averaging, transport: Transport, schedule: Schedule) -> None:
-        self._method = method
+    def __init__(self, plan: Plan, transport: Transport, schedule: Schedule) -> None:
+        self._plan = plan
+        self._method = plan.method
         self._transport = transport
         self._schedule = schedule
         self._flights: dict[int, Flight] = {}
+        self._late: dict[int, _Late] = {}
+        self._step = 0
+        self.lost: PeerLost | None = None
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """An exchange that failed once is not waited for again: every later wait tells the same error."""
+        if self.lost is not None:
+            raise self.lost
+        try:
+            yield
+        except PeerLost as error:
+            self.lost = error
+            raise
 
     def depart(self, lane: int, x: Tensor, state: State, step: int) -> None:
         """Begin the exchange of one bucket in the round of a step."""
+        with self._failing():
+            if self._plan.late:
+                self._depart_late(lane, x, state, step)
+            else:
+                self._flights[lane] = self._begin(x, state, step, lane)
+
+    def _begin(self, x: Tensor, state: State, step: int, lane: int) -> Flight:
         exchange = self._method(x, self._schedule(step), state)
-        self._flights[lane] = Flight(exchange, x, self._transport, step, lane, self._method.background)
+        return Flight(exchange, x, self._transport, step, lane, self._method.background)
+
+    def _depart_late(self, lane: int, x: Tensor, state: State, step: int) -> None:
+        """What travels is a copy, which a checkpoint holds: after loading it is sent again."""
+        self._step = step
+        if lane in self._late:
+            return
+        if state.get("begun") is None:
+            if self._schedule(step).idle:
+                return
+            state["begun"] = step
+            state["snapshot"] = x.clone() if "snapshot" not in state else state["snapshot"].copy_(x)
+        begun, sent = int(state["begun"]), state["snapshot"]
+        if "travelling" not in state.scratch:
+            state.scratch["travelling"] = torch.empty_like(sent)
+        arrived = state.scratch["travelling"].copy_(sent)
+        flight = self._begin(arrived, state, begun, lane)
+        self._late[lane] = _Late(flight, x, arrived, state, begun + self._plan.late_by)
 
     def finish(self, lane: int) -> None:
-        """Wait for one bucket and write the average to it."""
-        self._flights.pop(lane).finish()
+        """Wait for one bucket, if it is time, and write the average to it."""
+        with self._failing():
+            if lane in self._flights:
+                self._flights.pop(lane).finish()
+            elif lane in self._late and self._step >= self._late[lane].due:
+                self._land(self._late.pop(lane))
+
+    def _land(self, late: _Late) -> None:
+        late.flight.finish()
+        sent = late.state["snapshot"]
+        if self._method.land is not None:
+            self._method.land(late.x, late.arrived, sent, late.state)
+        else:
+            late.x.add_(late.arrived.sub_(sent))
+        late.state["begun"] = None
 
     def finish_all(self) -> None:
         """The same for all of them."""
-        for lane in sorted(self._flights):
+        for lane in sorted({*self._flights, *self._late}):
             self.finish(lane)
-        self._schedule.read()
+        with self._failing():
+            self._schedule.read()
 
     def settle(self, lanes: Iterable[int] | None = None) -> None:
         """Wait until nothing (of these buckets) is on the wire, and apply nothing."""
-        for lane in list(self._flights) if lanes is None else lanes:
-            if lane in self._flights:
-                self._flights[lane].settle()
-        self._schedule.settle()
+        with self._failing():
+            for lane in [*self._flights, *self._late] if lanes is None else lanes:
+                if lane in self._flights:
+                    self._flights[lane].settle()
+                elif lane in self._late:
+                    self._late[lane].flight.settle()
+            self._schedule.settle()
 
     def drop(self) -> None:
         """Forget what has arrived."""
-        self._flights = {}
+        self._flights, self._late = {}, {}

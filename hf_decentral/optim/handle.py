@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.errors import PeerLost
+from hf_decentral.averaging import Local
 from hf_decentral.errors.parameters import between_rounds, retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.bucket import Buckets, Name
 from hf_decentral.optim.flight import Flights
+from hf_decentral.optim.local import Rates, adjust, rate_of
 from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.optim.renewal import Wire, renewed
@@ -35,6 +36,7 @@ class Gossip:
 
     Args:
         params: gives the trainable parameters, in an order that is the same on every worker.
+        rates: gives the learning rate of each parameter, by ``id``.
         name: how to call a parameter in a message.
         transport: what carries the numbers.
         plan: how to gossip.
@@ -42,30 +44,32 @@ class Gossip:
     Attributes:
         step: optimizer steps taken; also the number of the round that averages the present parameters.
         skipped: local updates that were dropped because a gradient was not finite.
-        lost: the error with which the exchanges came to an end.
+        flights: the exchanges under way; ``flights.lost`` is the error with which they came to an end.
+        loss: the latest loss of each worker here, for the methods that look at it; ``[W]``.
     """
 
     def __init__(
-        self, params: Callable[[], list[Tensor]], name: Name, transport: Transport, plan: Plan
+        self, params: Callable[[], list[Tensor]], rates: Rates, name: Name, transport: Transport, plan: Plan
     ) -> None:
         self.step = 0
         self.skipped = 0
         self.transport = transport
         self.plan = plan
+        self.loss: Tensor | None = None
         self._params = params
+        self._rates = rates
         self._name = name
         self._wire = Wire(transport, name, plan.bucket_mb)
         self._alone = transport.workers == 1
         self._phase = _Phase.READY
         self._schedule = Schedule(plan.topology, transport)
-        self._flights = Flights(plan.method, transport, self._schedule)
-        self._memories = Memories(plan.method, plan.topology)
+        self.flights = Flights(plan, transport, self._schedule)
+        self._memories = Memories(plan.method, plan.topology, plan.late)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
         self._away = False
         self._retired = False
-        self.lost: PeerLost | None = None
         registry.register(self)
 
     @property
@@ -75,7 +79,7 @@ class Gossip:
 
     @property
     def worker(self) -> int:
-        """Number of this worker (of the first one, where a process simulates several)."""
+        """Number of this worker (of the first one here)."""
         return self.transport.local[0]
 
     @property
@@ -107,7 +111,9 @@ class Gossip:
         if not self._alone:
             if self.plan.order is not Order.ATC:
                 self.combine()
-            self._refit()
+            buckets = self._refit()
+            for lane, state in enumerate(self._memories.states):
+                adjust(self.plan.method, buckets, lane, state)
 
     def after_step(self) -> None:
         """Begin the next round; adapt-then-combine finishes its own at once."""
@@ -124,15 +130,16 @@ class Gossip:
     def steady(self) -> Buckets | None:
         """The buckets, where the round of this step is on the wire and no parameter came, went or moved."""
         ready = self._phase is _Phase.IN_FLIGHT and self.plan.order is Order.AWC
-        if self._buckets is None or not ready or self._away or self._retired:
+        if not ready or self._away or self._retired or self._buckets is None:
             return None
         return self._buckets if self._buckets.fits(self._params()) else None
 
     def land(self, lane: int) -> None:
         """Finish one bucket, so that the local step of its parameters starts from the average."""
-        with self._failing():
-            self._unwritten(self._bound(), lane)
-            self._flights.finish(lane)
+        buckets = self._bound()
+        self._unwritten(buckets, lane)
+        self.flights.finish(lane)
+        adjust(self.plan.method, buckets, lane, self._memories.states[lane])
 
     def leave(self, lane: int) -> None:
         """Send one bucket along the next round; :meth:`after_step` sends the others."""
@@ -155,14 +162,12 @@ class Gossip:
             PeerLost: a neighbour sent nothing within the deadline.
             ParameterError: a parameter was written to meanwhile.
         """
-        if self._phase is not _Phase.IN_FLIGHT:
-            return
-        if self._ahead:
-            raise between_rounds()
-        self._unwritten(self._bound())
-        with self._failing():
-            self._flights.finish_all()
-        self._phase = _Phase.COMBINED
+        if self._phase is _Phase.IN_FLIGHT:
+            if self._ahead:
+                raise between_rounds()
+            self._unwritten(self._bound())
+            self.flights.finish_all()
+            self._phase = _Phase.COMBINED
 
     def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
         if (written := buckets.written(lane)) is not None:
@@ -170,24 +175,12 @@ class Gossip:
 
     def settle(self, lanes: Iterable[int] | None = None) -> None:
         """Wait until nothing (of these buckets) is on the wire; what came is combined by the next step."""
-        with self._failing():
-            self._flights.settle(lanes)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """An exchange that failed once is not waited for again: every later wait tells the same error."""
-        if self.lost is not None:
-            raise self.lost
-        try:
-            yield
-        except PeerLost as error:
-            self.lost = error
-            raise
+        self.flights.settle(lanes)
 
     def discard(self) -> None:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
         self.settle()
-        self._flights.drop()
+        self.flights.drop()
         self._ahead.clear()
         if self._phase is _Phase.IN_FLIGHT:
             self._phase = _Phase.READY
@@ -273,9 +266,10 @@ class Gossip:
 
     def _depart(self, buckets: Buckets, lane: int, step: int) -> None:
         """Begin the exchange of one bucket."""
-        x, state = buckets.flats[lane], self._memories.states[lane]
-        with self._failing():
-            self._flights.depart(lane, x, state, step)
+        state = self._memories.states[lane]
+        if self.plan.method.informed:
+            state.local = Local(self.transport.local, rate_of(buckets, lane, self._rates()), self.loss)
+        self.flights.depart(lane, buckets.flats[lane], state, step)
         buckets.mark(lane)
 
     def _bound(self) -> Buckets:
@@ -295,6 +289,9 @@ class Gossip:
             self._buckets.adopt()
             self._memories.meet(self._buckets, self.transport)
             return self._buckets
+        if self.plan.late:
+            self.flights.settle()
+            self.flights.drop()
         self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)
         self.know(params)
         return self._buckets

@@ -20,11 +20,13 @@ class Memories:
     Args:
         method: the averaging method.
         topology: whose rounds it will be called with.
+        late: whether exchanges travel for several steps, so that what is on the wire is remembered too.
     """
 
-    def __init__(self, method: Averaging, topology: Topology) -> None:
+    def __init__(self, method: Averaging, topology: Topology, late: bool = False) -> None:
         self._method = method
         self._topology = topology
+        self._late = late
         self.states: list[State] = []
         self._unknown = False
 
@@ -37,7 +39,7 @@ class Memories:
     @property
     def forgetful(self) -> bool:
         """True where nothing is remembered, so that new buckets need no common beginning."""
-        return self._method.prepare is None
+        return self._method.prepare is None and not self._late
 
     def clear(self) -> None:
         """Forget everything."""
@@ -51,10 +53,10 @@ class Memories:
             MismatchError: what was loaded belongs to other parameters or to another topology.
             SettingsError: complex parameters under a method that encodes.
         """
-        if self._method.prepare is None:
+        if self.forgetful:
             self.states = [State() for _ in buckets.flats]
             return
-        if any(x.is_complex() for x in buckets.flats):
+        if self._method.prepare is not None and any(x.is_complex() for x in buckets.flats):
             raise no_complex()
         loaded, rounds = any(self.states), self._topology.repeated() or ()
         if loaded and len(self.states) != len(buckets.flats):
@@ -64,7 +66,8 @@ class Memories:
         for x, layout, state in zip(buckets.flats, buckets.layouts, self.states, strict=True):
             known = set(state)
             state.update({name: _at(x, item) for name, item in state.items() if isinstance(item, Tensor)})
-            self._method.prepare(x, rounds, layout, state)
+            if self._method.prepare is not None:
+                self._method.prepare(x, rounds, layout, state)
             if loaded and known and set(state) != known:  # workers apart must not begin to remember anew
                 raise wrong_checkpoint("another topology", f"topology {self._topology.name!r}")
 
@@ -91,6 +94,6 @@ class Memories:
 
 def _at(x: Tensor, item: Tensor) -> Tensor:
     """What was remembered of a bucket, beside it."""
-    if item.shape != x.shape:
+    if item.shape != x.shape and item.shape != (len(x), x.shape[1] + 1):
         raise wrong_checkpoint(f"a bucket of {list(item.shape)}", f"one of {list(x.shape)}")
     return item.to(x.device)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from math import inf
 
 from hf_decentral import averaging as methods
 from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
-from hf_decentral.errors.averaging import must_repeat
+from hf_decentral.errors.averaging import (
+    must_be_prompt,
+    must_be_whole,
+    must_repeat,
+    too_many_in_flight,
+    wrong_delay,
+    wrong_order,
+)
+from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Hosts, Topology
 
 
@@ -32,6 +41,8 @@ class Plan:
         method: that method.
         order: where the average stands relative to the local step.
         bucket_mb: about how much of a worker's parameters is exchanged as one, in megabytes.
+        delay: local steps from the beginning of an exchange to its landing; None: 1 in adapt-while-combine,
+            else 0.
     """
 
     topology: Topology
@@ -39,10 +50,28 @@ class Plan:
     method: Averaging
     order: Order
     bucket_mb: float = 4.0
+    delay: int | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether parameters move on while an exchange travels, so that a copy of them does."""
+        return self.late_by > 0 or self.method.land is not None
+
+    @property
+    def late_by(self) -> int:
+        """Local steps that an exchange travels for beyond what the order needs."""
+        least = 1 if self.order is Order.AWC else 0
+        return 0 if self.delay is None else self.delay - least
 
 
 def make_plan(
-    topology: str | Topology, order: str, averaging: str, workers: int, hosts: Hosts, bucket_mb: float
+    topology: str | Topology,
+    order: str,
+    averaging: str,
+    workers: int,
+    hosts: Hosts,
+    bucket_mb: float,
+    delay: int | None = None,
 ) -> Plan:
     """The plan that names and numbers stand for.
 
@@ -62,4 +91,34 @@ def make_plan(
         raise must_repeat(averaging, topology.name)
     if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
-    return Plan(topology, averaging, method, Order(order), bucket_mb)
+    if order not in method.orders:
+        raise wrong_order(averaging, order, method.orders)
+    if method.whole and any(r.groups != (tuple(range(workers)),) for r in _talks(topology)) and workers > 1:
+        raise must_be_whole(averaging, topology.name)
+    plan = Plan(topology, averaging, method, Order(order), bucket_mb, delay)
+    _check_delay(plan)
+    return plan
+
+
+def _talks(topology: Topology) -> list[Round]:
+    """The rounds, as far as they can be listed, in which anybody talks."""
+    return [round for round in topology.repeated() or topology.rounds() if not round.idle]
+
+
+def _check_delay(plan: Plan) -> None:
+    """One exchange at a time: the next may begin where the one before has landed."""
+    if plan.delay is None:
+        return
+    least = 1 if plan.order is Order.AWC else 0
+    if not isinstance(plan.delay, int) or plan.delay < least or (plan.order is Order.CTA and plan.delay):
+        raise wrong_delay(plan.delay, plan.order.value, least)
+    if not plan.late_by:
+        return
+    if plan.method.prompt:
+        raise must_be_prompt(plan.averaging, plan.delay)
+    topology = plan.topology
+    rounds = topology.rounds(2 * (topology.period or 64))
+    begun = [step for step, round in enumerate(rounds) if not round.idle]
+    closest = min((b - a for a, b in pairwise(begun)), default=plan.late_by + 1)
+    if closest <= plan.late_by or topology.least:
+        raise too_many_in_flight(topology.name, plan.delay)

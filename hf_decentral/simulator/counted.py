@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hf_decentral.rounds import Round
 from hf_decentral.transport import Memory, Pending, Send
 
 
@@ -13,30 +14,33 @@ class Counted(Memory):
     Attributes:
         closed: mean bytes per worker of the rounds before the latest one.
         latest: number of the latest round.
+        kept: how many rounds before the latest one :meth:`round_of` knows.
     """
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
         self.closed = 0.0
         self.latest = -1
-        self._rounds: dict[int, float] = {}
+        self.kept = 1
+        self._rounds: dict[int, tuple[Round, float, bool]] = {}
 
     def start(self, request: Send, step: int, lane: int) -> Pending:
         """See :meth:`Transport.start`."""
         before = self.sent_bytes
         if step > self.latest:
             self.closed, self.latest = before, step
-            self._rounds = {k: v for k, v in self._rounds.items() if k >= step - 1}
+            self._rounds = {k: v for k, v in self._rounds.items() if k >= step - self.kept}
         pending = super().start(request, step, lane)
         added = self.sent_bytes - before
-        self._rounds[step] = self._rounds.get(step, 0.0) + added
+        round, bytes_, coded = self._rounds.get(step, (request.round, 0.0, False))
+        self._rounds[step] = round, bytes_ + added, coded or request.codec is not None
         if step < self.latest:
             self.closed += added
         return pending
 
-    def bytes_of(self, step: int) -> float:
-        """Mean bytes per worker of the round of a step, one of the latest two."""
-        return self._rounds.get(step, 0.0)
+    def round_of(self, step: int) -> tuple[Round | None, float, bool]:
+        """The round of a step, mean bytes per worker, and whether they were codes; None: nobody sent."""
+        return self._rounds.get(step, (None, 0.0, False))
 
     def reopen(self, closed: float) -> None:
         """Go on after a stop, with the latest round yet to be sent."""

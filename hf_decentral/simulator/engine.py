@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from statistics import median
-from time import perf_counter
-from typing import Protocol
+from typing import Any
 
 from hf_decentral import algorithms
 from hf_decentral.algorithms import Algorithm
-from hf_decentral.errors import out_of_range
-from hf_decentral.rounds import Round
+from hf_decentral.errors import out_of_range, unknown_name
+from hf_decentral.errors.simulator import needs_events
 from hf_decentral.simulator import problems
 from hf_decentral.simulator.base import Problem
 from hf_decentral.simulator.lockstep import Setup, Simulation
+from hf_decentral.simulator.loop import Clock, Loop
 from hf_decentral.simulator.results import Point, Run
+from hf_decentral.simulator.save import Checkpoint
 from hf_decentral.topology.base import Topology
 
 POINTS = 50
 """Measurements of a run, where nobody says otherwise."""
 
-
-class Clock(Protocol):
-    """Virtual time."""
-
-    seconds: float
-
-    def advance(self, round: Round, order: str, sent_bytes: float) -> None:
-        """Let one step pass, in whose round each worker sends so many bytes in the mean."""
+NAN = ("stop", "skip")
 
 
 def simulate(
@@ -50,76 +43,118 @@ def simulate(
     progress: Callable[[int], None] | None = None,
     save: Path | None = None,
     batch: int | None = None,
+    nan: str = "stop",
 ) -> Run:
-    """Train with many workers in one process, by the code that trains on many machines."""
-    chosen = algorithms.build(algorithm) if isinstance(algorithm, str) else algorithm
-    chosen = chosen.every(period)
+    """Train with many workers in this process, by the code that trains on many machines; see :class:`Run`.
+
+    Args:
+        problem: a name of ``hf_decentral.simulator.problems.names()``, or one of your own.
+        algorithm: a name of ``hf_decentral.algorithms.names()``, or one of your own.
+        topology: who averages with whom, where the algorithm does not say.
+        workers: number of workers.
+        steps: steps of all workers.
+        lr, averaging, order, period: in the place of the algorithm's.
+        seed: of shards and batches, and of a problem given by name.
+        skew: alpha of Dirichlet-skewed shards (0.1 is strong); None: random parts.
+        record: steps between two measurements; None: :data:`POINTS` in all.
+        clock: virtual time, as ``hf_decentral.cluster.Clock``; it is at 0.
+        progress: called with the number of steps taken, after each.
+        save: a file that keeps how far the run is; called again with it, the run goes on from there.
+        batch: samples of each worker in each step, in the place of the problem's.
+        nan: ``"stop"`` where a worker's gradient is not finite, or ``"skip"``: put zeros in its place.
+
+    Raises:
+        SettingsError, TopologyError, DataError, ParameterError: something that cannot be run.
+        DecentralizedError: numbers that are not finite.
+        CheckpointError: the file belongs to another run, or cannot be written.
+    """
     changes = {"lr": lr, "averaging": averaging, "order": order}
-    chosen = replace(chosen, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+    chosen = _algorithm(algorithm, period, {k: v for k, v in changes.items() if v is not None})
     made = problems.build(problem, seed=seed) if isinstance(problem, str) else problem
-    for name, value, least in (
-        ("workers", workers, 1),
-        ("steps", steps, 1),
-        ("batch", batch or 1, 1),
-        ("seed", seed, 0),
-    ):
-        if not isinstance(value, int) or value < least:
-            raise out_of_range(name, value, f"a whole number, {least} or more", "correct it")
-    setup = Setup(made, chosen, topology, workers, batch or made.batch, seed, skew)
-    simulation = Simulation(setup)
-    points, seconds = _drive(simulation, steps, record or max(1, steps // POINTS), clock, progress)
-    return Run(
-        problem=made.name,
-        algorithm=algorithm if isinstance(algorithm, str) else algorithm.summary,
-        topology=simulation.handle.topology.name,
-        workers=workers,
-        seed=seed,
-        steps=steps,
-        skew=skew,
-        lr=chosen.lr,
-        averaging=chosen.averaging,
-        step_seconds=median(seconds),
-        points=tuple(points),
-    )
+    whole = {"workers": workers, "steps": steps, "batch": made.batch if batch is None else batch}
+    every = max(1, steps // POINTS) if record is None else record
+    _check({**whole, "record": every}, seed, nan)
+    setup = Setup(made, chosen, topology, workers, whole["batch"], seed, skew, nan == "skip")
+    checkpoint = None if save is None else Checkpoint(save, _about(setup, steps, every, clock))
+    return _run(setup, steps, every, clock, progress, checkpoint)
 
 
-def _drive(
-    simulation: Simulation,
+def _run(
+    setup: Setup,
     steps: int,
     record: int,
     clock: Clock | None,
     progress: Callable[[int], None] | None,
-) -> tuple[list[Point], list[float]]:
-    points: list[Point] = []
-    seconds: list[float] = []
-    while True:
-        step = simulation.done
-        begun = perf_counter()
-        train_loss = simulation.compute()
-        computed = perf_counter() - begun
-        if step % record == 0 or step == steps:
-            points.append(measure(simulation, train_loss, clock))
-        if step == steps:
-            return points, seconds
-        round = simulation.handle.round
-        begun = perf_counter()
-        simulation.step()
-        seconds.append(computed + perf_counter() - begun)
-        if clock is not None:
-            clock.advance(round, simulation.handle.plan.order.value, simulation.transport.bytes_of(step))
-        if progress is not None:
-            progress(simulation.done)
-
-
-def measure(simulation: Simulation, train_loss: float, clock: Clock | None = None) -> Point:
-    """Where a run stands."""
-    loss, accuracy = simulation.evaluate()
-    return Point(
-        step=simulation.done,
-        train_loss=train_loss,
-        loss=loss,
-        accuracy=accuracy,
-        consensus_distance=simulation.handle.distance(),
-        sent_bytes=simulation.handle.sent_bytes,
-        seconds=None if clock is None else clock.seconds,
+    checkpoint: Checkpoint | None,
+) -> Run:
+    kept = None if checkpoint is None else checkpoint.load()
+    if kept is not None and "run" in kept:
+        return Run(**{**kept["run"], "points": tuple(Point(**each) for each in kept["run"]["points"])})
+    simulation = Simulation(setup, None if kept is None else kept["simulation"]["chunk"])
+    loop = Loop(simulation, steps, record, clock, progress, checkpoint)
+    if kept is not None:
+        loop.load(kept)
+        del kept
+    loop.run()
+    run = Run(
+        problem=setup.problem.name,
+        algorithm=_name(setup.algorithm),
+        topology=simulation.handle.topology.name,
+        workers=setup.workers,
+        seed=setup.seed,
+        steps=steps,
+        skew=setup.skew,
+        lr=setup.algorithm.lr,
+        averaging=setup.algorithm.averaging,
+        step_seconds=loop.step_seconds,
+        skipped=simulation.skipped,
+        points=tuple(loop.points),
     )
+    if checkpoint is not None:
+        checkpoint.write({"run": asdict(run)})
+    return run
+
+
+def _algorithm(given: str | Algorithm, period: int | None, changes: dict[str, Any]) -> Algorithm:
+    chosen = algorithms.build(given) if isinstance(given, str) else given
+    if chosen.alone:
+        raise needs_events(_name(chosen), chosen.alone)
+    return replace(chosen.every(period), **changes)
+
+
+def _name(algorithm: Algorithm) -> str:
+    """The name of an algorithm in the table, whatever numbers were changed; else what it says of itself."""
+    for name, known in algorithms.TABLE.items():
+        if (known.summary, known.source) == (algorithm.summary, algorithm.source):
+            return name
+    return algorithm.summary
+
+
+def _check(whole: dict[str, int], seed: int, nan: str) -> None:
+    for name, value, least in (*((name, value, 1) for name, value in whole.items()), ("seed", seed, 0)):
+        if not isinstance(value, int) or value < least:
+            raise out_of_range(name, value, f"a whole number, {least} or more", "correct it")
+    if nan not in NAN:
+        raise unknown_name("answer to NaN", nan, NAN)
+
+
+def _about(setup: Setup, steps: int, record: int, clock: Clock | None) -> dict[str, Any]:
+    """What determines a run, as plain names and numbers."""
+    problem, algorithm, topology = setup.problem, setup.algorithm, setup.topology
+    parameters = [p.detach().double() for p in problem.model.parameters()]
+    return {
+        "problem": problem.name,
+        "parameters": sum(p.numel() for p in parameters),
+        "start": float(sum(p.norm() for p in parameters)),
+        "samples": problem.samples,
+        **{each.name: repr(getattr(algorithm, each.name)) for each in fields(algorithm)},
+        "asked topology": topology if isinstance(topology, str) else repr([r.key for r in topology.rounds()]),
+        "workers": setup.workers,
+        "steps": steps,
+        "batch": setup.batch,
+        "seed": setup.seed,
+        "skew": setup.skew,
+        "nan": "skip" if setup.skip else "stop",
+        "record": record,
+        "clock": clock is not None,
+    }

@@ -10,7 +10,10 @@ from typing import Any
 from hf_decentral.errors import unknown_name
 from hf_decentral.errors.simulator import unknown_problem_setting
 from hf_decentral.simulator.base import Problem
+from hf_decentral.simulator.logistic import logistic
+from hf_decentral.simulator.mnist import mnist_cnn, mnist_mlp
 from hf_decentral.simulator.quadratic import quadratic
+from hf_decentral.simulator.text import char_gpt
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,10 @@ class Entry:
 
 
 TABLE: dict[str, Entry] = {
+    "char-gpt": Entry(char_gpt, "a causal transformer on characters of a text", "width"),
+    "logistic": Entry(logistic, "logistic regression on drawn data", "number of features"),
+    "mnist-cnn": Entry(mnist_cnn, "a small convolutional network on digits", "channels of its first layer"),
+    "mnist-mlp": Entry(mnist_mlp, "a perceptron on digits", "units of its hidden layer"),
     "quadratic": Entry(quadratic, "quadratics with a known optimum", "number of parameters"),
 }
 

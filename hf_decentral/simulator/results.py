@@ -39,6 +39,7 @@ class Run:
         seed: of shards and batches.
         steps: steps taken.
         skew: alpha of the shards; None: random parts.
+        skipped: gradients that were left out because they were not finite, of all workers.
         lr: learning rate.
         averaging: what was sent.
         step_seconds: median seconds that the simulator took for one step of all workers.
@@ -55,6 +56,7 @@ class Run:
     lr: float
     averaging: str
     step_seconds: float
+    skipped: int
     points: tuple[Point, ...]
 
     @property
