@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_decentral.errors.base import SettingsError, sentence
+from hf_decentral.errors.base import SettingsError, TopologyError, sentence
 
 
 def not_a_rate(given: str) -> SettingsError:
@@ -37,5 +37,18 @@ def wrong_law(given: str, written: str, expected: str) -> SettingsError:
             f"{given!r} was given as the compute time of a step",
             f"{written} takes {expected}",
             "mend its numbers",
+        )
+    )
+
+
+def never_meet(apart: Sequence[int], split: bool) -> TopologyError:
+    """A graph in which some workers never average with the others, directly or by way of others."""
+    odd = ", and with split=True an odd worker averages with even ones only" if split else ""
+    return TopologyError(
+        sentence(
+            f"worker{'s' if len(apart) > 1 else ''} {', '.join(map(str, apart))} never "
+            f"meet{'' if len(apart) > 1 else 's'} worker 0",
+            f"the pairs that average must connect all workers{odd}",
+            "take a connected topology" + (", or leave split out" if split else ""),
         )
     )
