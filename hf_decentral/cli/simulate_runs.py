@@ -108,6 +108,7 @@ class Runner:
                 progress=lambda done: bar.update(done - bar.n) and None,
                 save=self._store.checkpoint(about),
                 batch=settings.batch,
+                nan=settings.nan,
             )
         # The names that were asked for: those by which runs are put together.
         return {**run.as_dict(), **asdict(combination), "optimum": problem.optimum}
@@ -125,7 +126,7 @@ class Runner:
         algorithm = algorithms.build(combination.algorithm).every(self._settings.period)
         how = algorithm.how(combination.topology)
         topology = topologies.build(how["topology"], workers)
-        return Clock(cluster, workers, combination.seed, how["delay"], topology)
+        return Clock(cluster, workers, combination.seed, how["delay"] or 1, topology)
 
 
 def _log(line: str) -> None:

@@ -31,7 +31,7 @@ class Settings:
     """
 
     SHARED: ClassVar[tuple[str, ...]] = (
-        *("problem", "dim", "steps", "batch", "averaging", "order", "period", "record"),
+        *("problem", "dim", "steps", "batch", "averaging", "order", "period", "nan", "record"),
         *("compute", "bandwidth", "latency", "slow_worker"),
     )
 
@@ -80,6 +80,13 @@ class Settings:
     period: Annotated[
         int | None, Option(help="Steps from one round to the next.", rich_help_panel=_TRAINING)
     ] = None
+    nan: Annotated[
+        str,
+        Option(
+            help="stop where a worker's gradient is not finite, or skip that gradient.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = "stop"
     record: Annotated[
         int | None, Option(help="Steps from one point of a curve to the next.", rich_help_panel=_TRAINING)
     ] = None
@@ -135,10 +142,14 @@ class Settings:
         orders = [order.value for order in Order]
         if self.order is not None and self.order not in orders:
             raise unknown_name("order", self.order, orders)
-        from hf_decentral.simulator import problems  # here: it brings the Trainer's libraries
+        # Here: they bring the Trainer's libraries.
+        from hf_decentral.simulator import problems
+        from hf_decentral.simulator.engine import NAN
 
         if self.problem not in problems.names():
             raise unknown_name("problem", self.problem, problems.names())
+        if self.nan not in NAN:
+            raise unknown_name("answer to NaN", self.nan, NAN)
         self.lr_of(self.algorithm_names[0])
         _ = self.cluster, self.seed_numbers, self.skews
         for name in self.topology_names:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -195,6 +196,42 @@ def test_help_teaches(typed: Typed):
     assert code == 0
     for word in ("--skew iid,0.1", "--resume", "exponential(0.05, 0.05)", "accumadam", "quadratic"):
         assert word in out
+
+
+def interrupt_the_first_steps() -> None:
+    """Press Ctrl-C once a run takes its steps, which is when it answers to it in its own way."""
+
+    def press() -> None:
+        while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            time.sleep(1e-3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+
+
+def test_a_run_goes_on_from_its_checkpoint(typed: Typed):
+    lists = ("--algorithms", "accumadam", "--workers", "4", "--compute", "exponential(0.05, 0.05)")
+    words = (*lists, "--steps", "300", "--record", "100", "--dim", "5", "--json", "a.json")
+    assert typed(*words, "--out", "whole")[0] == 0
+    unbroken = result()["runs"][0]["points"]
+
+    interrupt_the_first_steps()
+    code, _, err = typed(*words, "--out", "broken")
+    assert code == 130 and "--resume" in err
+    (checkpoint,) = Path("broken/runs").iterdir()
+    assert checkpoint.suffix == ".checkpoint"
+    assert typed(*words, "--out", "broken", "--resume")[0] == 0
+    assert result()["runs"][0]["points"] == unbroken
+    (kept,) = Path("broken/runs").iterdir()
+    assert kept.suffix == ".json"
+
+    # It is read to go on, and only then.
+    kept.unlink()
+    checkpoint.write_text("damaged")
+    code, _, err = typed(*words, "--out", "broken", "--resume")
+    assert code == 2 and "CheckpointError" in err and "Traceback" not in err
+    assert typed(*words, "--out", "broken")[0] == 0
+    assert result()["runs"][0]["points"] == unbroken
 
 
 def test_ctrl_c_and_the_same_again(tmp_path: Path):

@@ -68,6 +68,7 @@ def test_a_cluster_stands_where_one_of_its_flags_does():
         ({"lr": "muon=0.1"}, "algorithm in --lr"),
         ({"steps": 0}, "--steps"),
         ({"batch": 0}, "--batch"),
+        ({"nan": "go"}, "NaN"),
         ({"record": -1}, "--record"),
         ({"order": "awd"}, "order"),
         ({"averaging": "int5"}, "averaging"),
