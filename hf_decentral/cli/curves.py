@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_decentral.cli.simulate_settings import skew_name
+from hf_decentral.cli.simulate_lists import skew_name
 from hf_decentral.cli.simulate_table import Group, Runs, above, grouped
 from hf_decentral.errors.cli import no_matplotlib, not_writable
 

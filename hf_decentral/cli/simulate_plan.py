@@ -11,7 +11,8 @@ from itertools import product
 from typing import Any
 
 from hf_decentral import algorithms
-from hf_decentral.cli.simulate_settings import Settings, skew_name
+from hf_decentral.cli.simulate_lists import skew_name
+from hf_decentral.cli.simulate_settings import Settings
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar
 
 from typer import Option
 
 from hf_decentral import algorithms, topology
 from hf_decentral import averaging as methods
+from hf_decentral.cli.simulate_lists import names, positive, values, whole_numbers
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.errors import SettingsError, TopologyError, out_of_range, unknown_name
 from hf_decentral.optim.plan import Order
 from hf_decentral.topology.expression import split
-
-T = TypeVar("T")
 
 _TRAINING, _CLOCK, _OUTPUT = "How each run trains", "A virtual clock", "What is kept"
 
@@ -181,7 +178,7 @@ class Settings:
         Raises:
             SettingsError: one that does not exist, or none.
         """
-        found = _each("--algorithms", self.algorithms, algorithms.names())
+        found = names("--algorithms", self.algorithms, algorithms.names())
         for name in found:
             algorithms.build(name)
         return found
@@ -193,7 +190,7 @@ class Settings:
         Raises:
             SettingsError: none.
         """
-        return _each("--topology", self.topology, topology.names())
+        return names("--topology", self.topology, topology.names())
 
     @property
     def worker_counts(self) -> list[int]:
@@ -202,7 +199,7 @@ class Settings:
         Raises:
             SettingsError: something else than whole numbers of 1 or more.
         """
-        return _whole("--workers", self.workers, 1, "16 or 8,64,512")
+        return whole_numbers("--workers", self.workers, 1, "write for example 16 or 8,64,512")
 
     @property
     def seed_numbers(self) -> list[int]:
@@ -213,8 +210,8 @@ class Settings:
         """
         advice = "3 stands for the seeds 0, 1 and 2, and '3,' for the seed 3"
         if "," in self.seeds:
-            return _whole("--seeds", self.seeds, 0, advice)
-        return list(range(_whole("--seeds", self.seeds, 1, advice)[0]))
+            return whole_numbers("--seeds", self.seeds, 0, advice)
+        return list(range(whole_numbers("--seeds", self.seeds, 1, advice)[0]))
 
     @property
     def skews(self) -> list[float | None]:
@@ -225,9 +222,9 @@ class Settings:
         """
 
         def read(text: str) -> float | None:
-            return None if text == "iid" else _positive(text)
+            return None if text == "iid" else positive(text)
 
-        return _values("--skew", self.skew, read, "iid, or numbers above 0", "write for example iid,0.1")
+        return values("--skew", self.skew, read, "iid, or numbers above 0", "write for example iid,0.1")
 
     @property
     def cluster(self) -> Cluster | None:
@@ -246,10 +243,12 @@ class Settings:
             return int(worker), float(factor)
 
         expected, advice = "workers and factors", "write for example 3=2.0,5=4"
-        slow = self.slow_worker and _values("--slow-worker", self.slow_worker, read, expected, advice)
+        slow: list[tuple[int, float]] = []
+        if self.slow_worker is not None:
+            slow = values("--slow-worker", self.slow_worker, read, expected, advice)
         return Cluster(
             compute=usual.compute if self.compute is None else self.compute,
-            slow=dict(slow or ()),
+            slow=dict(slow),
             link=usual.link if self.bandwidth is None else self.bandwidth,
             latency=usual.latency if self.latency is None else self.latency,
         )
@@ -267,48 +266,9 @@ class Settings:
             if name and name not in self.algorithm_names:
                 raise unknown_name("algorithm in --lr", name, self.algorithm_names)
             try:
-                found[name] = _positive(rate)
+                found[name] = positive(rate)
             except ValueError:
                 raise out_of_range("--lr", part, expected, advice) from None
         if self.lr is not None and not found:
             raise out_of_range("--lr", self.lr, expected, advice)
         return found.get(algorithm, found.get("", algorithms.build(algorithm).lr))
-
-
-def skew_name(skew: float | None) -> str:
-    """How the rows were dealt out, as it is typed."""
-    return "iid" if skew is None else f"{skew:g}"
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not (isfinite(value) and value > 0):
-        raise ValueError(text)
-    return value
-
-
-def _values(flag: str, text: str, read: Callable[[str], T], expected: str, advice: str) -> list[T]:
-    """The values of a list with commas, each once, in its order."""
-    try:
-        found = list(dict.fromkeys(read(part) for part in split(text)))
-    except ValueError:
-        raise out_of_range(flag, text, expected, advice) from None
-    if not found:
-        raise out_of_range(flag, text, expected, advice)
-    return found
-
-
-def _whole(flag: str, text: str, least: int, advice: str) -> list[int]:
-    def read(part: str) -> int:
-        value = int(part)
-        if value < least:
-            raise ValueError(part)
-        return value
-
-    return _values(flag, text, read, f"whole numbers, {least} or more", advice)
-
-
-def _each(flag: str, text: str, known: Sequence[str]) -> list[str]:
-    """The names of a list; ``all`` stands for the known ones."""
-    asked = _values(flag, text, str, "names with commas, or all", f"{known[0]} is one")
-    return list(dict.fromkeys(name for part in asked for name in (known if part == "all" else [part])))

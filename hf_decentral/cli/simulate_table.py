@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from hf_decentral.cli.simulate_settings import skew_name
+from hf_decentral.cli.simulate_lists import skew_name
 
 Runs = Sequence[Mapping[str, Any]]
 
