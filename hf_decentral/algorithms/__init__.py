@@ -5,6 +5,11 @@ from __future__ import annotations
 from hf_decentral.algorithms.base import Algorithm
 from hf_decentral.errors import unknown_name
 
+_WAITS = (
+    "each worker goes round by itself and averages with whom it meets, so that there is no step in which a "
+    "launched loop could take part"
+)
+
 TABLE: dict[str, Algorithm] = {
     "accumadam": Algorithm(
         "Adam whose moments are gathered over windows of steps; parameters are averaged",
@@ -19,6 +24,11 @@ TABLE: dict[str, Algorithm] = {
         optimizer="accumadamw",
         order="awc",
         lr=0.003,
+    ),
+    "ad_psgd": Algorithm(
+        "SGD in asynchronous pairs: nobody waits for a step of another",
+        "Lian et al. 2018, arXiv 1710.06952",
+        alone=_WAITS,
     ),
     "choco": Algorithm(
         "the largest differences to what the neighbours know already",
@@ -35,6 +45,13 @@ TABLE: dict[str, Algorithm] = {
         "From Promise to Practice, ICLR 2025, arXiv 2410.11998",
         optimizer="adam",
         order="awc",
+        lr=0.003,
+    ),
+    "damsgrad": Algorithm(
+        "AMSGrad whose second moments agree among the workers",
+        "Chen et al. 2021, arXiv 2109.03194",
+        order="awc",
+        averaging="amsgrad",
         lr=0.003,
     ),
     "diloco": Algorithm(

@@ -9,6 +9,7 @@ from math import isfinite
 
 import torch
 
+from hf_decentral.averaging.amsgrad import amsgrad
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
@@ -83,6 +84,12 @@ def _rank(value: float) -> int:
 
 
 TABLE: dict[str, Entry] = {
+    "amsgrad": Entry(
+        lambda beta1, beta2, least: amsgrad(_momentum(beta1), _momentum(beta2), _outer_rate(least)),
+        "the second moments agree among the workers: amsgrad(beta1, beta2, least)",
+        (0.9, 0.999, 1e-6),
+        (False, False, False),
+    ),
     "bf16": Entry(
         lambda: fed_back(Half(torch.bfloat16, spreads=True)),
         "bfloat16 travels, its rounding is made up for",
@@ -115,7 +122,7 @@ TABLE: dict[str, Entry] = {
     ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
     "push_sum": Entry(
-        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), prompt=True),
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, prompt=True),
         "parameters with a weight each, for directed rounds",
     ),
     "random_k": Entry(

@@ -108,7 +108,7 @@ def streaming_diloco(fragments: int, rate: float, momentum: float, alpha: float)
 
 def _outer(step: Step) -> Callable[[Tensor, Round, State], Exchange]:
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
-        averaged = yield Send(round, x, into=x)
+        averaged: Tensor = yield Send(round, x, into=x)
         if not round.idle:
             step(averaged, state, slice(None))
         return averaged

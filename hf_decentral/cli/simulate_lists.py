@@ -67,6 +67,22 @@ def whole_numbers(flag: str, text: str, least: int, advice: str) -> list[int]:
     return values(flag, text, read, f"whole numbers, {least} or more", advice)
 
 
+def of_workers(flag: str, text: str | None, example: str) -> dict[int, float]:
+    """What is said of some workers, as ``3=2.0,5=4``; nothing where the flag was left out.
+
+    Raises:
+        SettingsError: something else.
+    """
+
+    def read(part: str) -> tuple[int, float]:
+        worker, _, number = part.partition("=")
+        return int(worker), float(number)
+
+    if text is None:
+        return {}
+    return dict(values(flag, text, read, "workers, each with a number", f"write for example {example}"))
+
+
 def names(flag: str, text: str, known: Sequence[str]) -> list[str]:
     """The names of a list, each once, whether they are known or not; ``all`` stands for the known ones.
 

@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from hf_decentral import algorithms
-from hf_decentral import topology as topologies
 from hf_decentral.cli.output import errors
 from hf_decentral.cli.simulate_plan import Combination, combinations, identity
 from hf_decentral.cli.simulate_settings import Settings
 from hf_decentral.cli.simulate_store import Store
-from hf_decentral.cluster.clock import Clock
 from hf_decentral.errors import CheckpointError, DecentralizedError, SettingsError, TopologyError
 from hf_decentral.simulator import Problem, problems, simulate
 
@@ -104,7 +101,9 @@ class Runner:
                 period=settings.period,
                 skew=combination.skew,
                 record=settings.record,
-                clock=self._clock(combination),
+                cluster=settings.cluster,
+                deaths=settings.leaving,
+                joins=settings.coming,
                 progress=lambda done: bar.update(done - bar.n) and None,
                 save=self._store.checkpoint(about),
                 batch=settings.batch,
@@ -118,15 +117,6 @@ class Runner:
             self._problem = None
             self._problem = seed, problems.build(self._settings.problem, self._settings.dim, seed)
         return self._problem[1]
-
-    def _clock(self, combination: Combination) -> Clock | None:
-        cluster, workers = self._settings.cluster, combination.workers
-        if cluster is None:
-            return None
-        algorithm = algorithms.build(combination.algorithm).every(self._settings.period)
-        how = algorithm.how(combination.topology)
-        topology = topologies.build(how["topology"], workers)
-        return Clock(cluster, workers, combination.seed, how["delay"] or 1, topology)
 
 
 def _log(line: str) -> None:

@@ -74,6 +74,7 @@ def table(runs: Runs, title: str) -> Table:
     groups = grouped(runs)
     skewed = len({group.skew for group in groups}) > 1
     accurate, timed = (any(last(run, key) is not None for run in runs) for key in ("accuracy", "seconds"))
+    skipped = any(run["skipped"] for run in runs)
     known = all(run.get("optimum") is not None for run in runs)
     columns: tuple[tuple[str, bool, Callable[[Runs], str]], ...] = (
         ("loss", True, lambda runs: spread([run["loss"] for run in runs])),
@@ -82,6 +83,7 @@ def table(runs: Runs, title: str) -> Table:
         ("consensus", True, lambda runs: middle([run["consensus_distance"] for run in runs], 1, ".3g")),
         ("sent, MB", True, lambda runs: middle([run["sent_bytes"] for run in runs], 1e-6, ",.4g")),
         ("virtual s", timed, lambda runs: middle([last(run, "seconds") for run in runs], 1, ".4g")),
+        ("skipped", skipped, lambda runs: middle([run["skipped"] for run in runs], 1, ".3g")),
         ("step, ms", True, lambda runs: middle([run["step_seconds"] for run in runs], 1e3, ".3g")),
     )
     shown = [(heading, tell) for heading, wanted, tell in columns if wanted]

@@ -154,17 +154,6 @@ def named_topology_needed(given: str, rounds: str) -> SettingsError:
     )
 
 
-def needs_events(algorithm: str, why: str) -> SettingsError:
-    """An algorithm without steps that all workers take together."""
-    return SettingsError(
-        sentence(
-            f"algorithm {algorithm!r} has no global step ({why})",
-            "simulate() takes the steps of all workers together",
-            "drive it with hf_decentral.cluster.Pairs",
-        )
-    )
-
-
 def beyond_memory(
     workers: int, parameters: int, needed_gb: float, free_gb: float, fitting: int, parameters_fitting: int
 ) -> SettingsError:

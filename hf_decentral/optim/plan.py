@@ -19,6 +19,7 @@ from hf_decentral.errors.averaging import (
     wrong_delay,
     wrong_order,
 )
+from hf_decentral.errors.topology import must_push
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Hosts, Topology
 
@@ -89,6 +90,8 @@ def make_plan(
     method = methods.build(str(averaging))
     if method.repeats and topology.repeated() is None:
         raise must_repeat(averaging, topology.name)
+    if topology.push and not method.push:
+        raise must_push(averaging, topology.name)
     if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
     if order not in method.orders:

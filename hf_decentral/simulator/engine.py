@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hf_decentral import algorithms
 from hf_decentral.algorithms import Algorithm
+from hf_decentral.cluster import Clock, Cluster, Members
 from hf_decentral.errors import out_of_range, unknown_name
-from hf_decentral.errors.simulator import needs_events
 from hf_decentral.simulator import problems
+from hf_decentral.simulator.asynchronous import Asynchronous
 from hf_decentral.simulator.base import Problem
-from hf_decentral.simulator.lockstep import Setup, Simulation
-from hf_decentral.simulator.loop import Clock, Loop
+from hf_decentral.simulator.lockstep import Simulation
+from hf_decentral.simulator.loop import Loop
 from hf_decentral.simulator.results import Point, Run
 from hf_decentral.simulator.save import Checkpoint
+from hf_decentral.simulator.setup import Setup
 from hf_decentral.topology.base import Topology
 
 POINTS = 50
 """Measurements of a run, where nobody says otherwise."""
+
+PACE = Cluster("gaussian(1, 0.1)")
+"""Compute times of workers without a global step, where nobody says otherwise."""
 
 NAN = ("stop", "skip")
 
@@ -39,7 +44,9 @@ def simulate(
     period: int | None = None,
     skew: float | None = None,
     record: int | None = None,
-    clock: Clock | None = None,
+    cluster: Cluster | None = None,
+    deaths: Mapping[int, float] | None = None,
+    joins: Mapping[int, float] | None = None,
     progress: Callable[[int], None] | None = None,
     save: Path | None = None,
     batch: int | None = None,
@@ -57,7 +64,9 @@ def simulate(
         seed: of shards and batches, and of a problem given by name.
         skew: alpha of Dirichlet-skewed shards (0.1 is strong); None: random parts.
         record: steps between two measurements; None: :data:`POINTS` in all.
-        clock: virtual time, as ``hf_decentral.cluster.Clock``; it is at 0.
+        cluster: compute times and links, so that there is virtual time too.
+        deaths, joins: when a worker leaves or comes, in steps; in seconds of virtual time where an algorithm
+            has no global step.
         progress: called with the number of steps taken, after each.
         save: a file that keeps how far the run is; called again with it, the run goes on from there.
         batch: samples of each worker in each step, in the place of the problem's.
@@ -74,23 +83,25 @@ def simulate(
     whole = {"workers": workers, "steps": steps, "batch": made.batch if batch is None else batch}
     every = max(1, steps // POINTS) if record is None else record
     _check({**whole, "record": every}, seed, nan)
-    setup = Setup(made, chosen, topology, workers, whole["batch"], seed, skew, nan == "skip")
-    checkpoint = None if save is None else Checkpoint(save, _about(setup, steps, every, clock))
-    return _run(setup, steps, every, clock, progress, checkpoint)
+    members = Members(workers, deaths or {}, joins or {}) if deaths or joins else None
+    setup = Setup(made, chosen, topology, workers, whole["batch"], seed, skew, nan == "skip", members)
+    checkpoint = None if save is None else Checkpoint(save, _about(setup, steps, every, cluster))
+    kept = None if checkpoint is None else checkpoint.load()
+    if kept is not None and "run" in kept:
+        return Run(**{**kept["run"], "points": tuple(Point(**each) for each in kept["run"]["points"])})
+    return _run(setup, cluster, steps, every, progress, checkpoint, kept)
 
 
 def _run(
     setup: Setup,
+    cluster: Cluster | None,
     steps: int,
     record: int,
-    clock: Clock | None,
     progress: Callable[[int], None] | None,
     checkpoint: Checkpoint | None,
+    kept: dict[str, Any] | None,
 ) -> Run:
-    kept = None if checkpoint is None else checkpoint.load()
-    if kept is not None and "run" in kept:
-        return Run(**{**kept["run"], "points": tuple(Point(**each) for each in kept["run"]["points"])})
-    simulation = Simulation(setup, None if kept is None else kept["simulation"]["chunk"])
+    simulation, clock = _simulation(setup, cluster, None if kept is None else kept["simulation"]["chunk"])
     loop = Loop(simulation, steps, record, clock, progress, checkpoint)
     if kept is not None:
         loop.load(kept)
@@ -99,7 +110,7 @@ def _run(
     run = Run(
         problem=setup.problem.name,
         algorithm=_name(setup.algorithm),
-        topology=simulation.handle.topology.name,
+        topology=simulation.topology.name,
         workers=setup.workers,
         seed=setup.seed,
         steps=steps,
@@ -115,10 +126,22 @@ def _run(
     return run
 
 
+def _simulation(
+    setup: Setup, cluster: Cluster | None, chunk: int | None
+) -> tuple[Simulation | Asynchronous, Clock | None]:
+    """What takes the steps, and the clock of one in lock step."""
+    if setup.algorithm.alone:
+        return Asynchronous(setup, cluster or PACE, chunk), None
+    simulation = Simulation(setup, chunk)
+    if cluster is None:
+        return simulation, None
+    plan = simulation.handle.plan
+    delay = plan.late_by + 1
+    return simulation, Clock(cluster, setup.workers, setup.seed, delay, simulation.topology)
+
+
 def _algorithm(given: str | Algorithm, period: int | None, changes: dict[str, Any]) -> Algorithm:
     chosen = algorithms.build(given) if isinstance(given, str) else given
-    if chosen.alone:
-        raise needs_events(_name(chosen), chosen.alone)
     return replace(chosen.every(period), **changes)
 
 
@@ -138,7 +161,7 @@ def _check(whole: dict[str, int], seed: int, nan: str) -> None:
         raise unknown_name("answer to NaN", nan, NAN)
 
 
-def _about(setup: Setup, steps: int, record: int, clock: Clock | None) -> dict[str, Any]:
+def _about(setup: Setup, steps: int, record: int, cluster: Cluster | None) -> dict[str, Any]:
     """What determines a run, as plain names and numbers."""
     problem, algorithm, topology = setup.problem, setup.algorithm, setup.topology
     parameters = [p.detach().double() for p in problem.model.parameters()]
@@ -156,5 +179,6 @@ def _about(setup: Setup, steps: int, record: int, clock: Clock | None) -> dict[s
         "skew": setup.skew,
         "nan": "skip" if setup.skip else "stop",
         "record": record,
-        "clock": clock is not None,
+        "cluster": repr(cluster),
+        "members": repr(setup.members),
     }

@@ -74,6 +74,33 @@ class Gradients:
                 self._some(slice(first, first + self.chunk), samples)
         return self._losses
 
+    def at(self, params: dict[str, Tensor], samples: Tensor) -> tuple[Tensor, dict[str, Tensor], list[int]]:
+        """The losses ``[K]`` and gradients ``[K, *shape]`` of some workers at these parameters, and the rows
+        whose numbers are not finite, with zeros in the place of their gradients.
+
+        Args:
+            params: by name ``[K, *shape]``.
+            samples: ``[K, batch]``.
+        """
+        losses, grads = [], []
+        for own, rows in zip(self._cut(params), torch.split(samples, self.chunk), strict=True):
+            found, loss = self._run(own, *(part[rows] for part in self._train))
+            grads.append(found)
+            losses.append(loss)
+        whole = {name: torch.cat([part[name] for part in grads]) for name in params}
+        loss = torch.cat(losses)
+        wrong = ~loss.isfinite()
+        for grad in whole.values():
+            wrong |= ~grad.flatten(1).isfinite().all(1) if grad.ndim > 1 else ~grad.isfinite()
+        for grad in whole.values():
+            grad[wrong] = 0.0
+        return loss, whole, wrong.nonzero().flatten().tolist()
+
+    def _cut(self, params: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Parameters of some workers in chunks of them."""
+        parts = {name: torch.split(p.detach(), self.chunk) for name, p in params.items()}
+        return [dict(zip(parts, chunk, strict=True)) for chunk in zip(*parts.values(), strict=True)]
+
     def _some(self, rows: slice, samples: Tensor) -> None:
         """The gradients of a chunk of workers."""
         own = {name: p.detach()[rows] for name, p in self._params.items()}

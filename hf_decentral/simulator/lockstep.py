@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from hf_decentral import topology as topologies
-from hf_decentral.algorithms import Algorithm
+from hf_decentral.cluster import Clock, givers, neighbours, welcome_
 from hf_decentral.errors import out_of_range
 from hf_decentral.errors.simulator import named_topology_needed, not_finite
-from hf_decentral.integrations import optimizers
 from hf_decentral.optim import decentralize, gossip
 from hf_decentral.optim.plan import Order
+from hf_decentral.rounds import Round
 from hf_decentral.simulator import footprint, per_worker, shards
-from hf_decentral.simulator.base import Problem
 from hf_decentral.simulator.counted import Counted
+from hf_decentral.simulator.evaluation import Evaluation
 from hf_decentral.simulator.gradients import Gradients, stacked
+from hf_decentral.simulator.setup import Setup, optimizer_of
 from hf_decentral.topology.base import Topology
-
-VALID_SAMPLES = 256
-"""Validation samples that are evaluated at once."""
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What determines a run.
-
-    Attributes:
-        problem: what is trained.
-        algorithm: how.
-        topology: who averages with whom, where the algorithm lets one choose.
-        workers: number of workers.
-        batch: samples of each worker in each step.
-        seed: of shards and batches.
-        skew: of the shards.
-        skip: leave gradients out that are not finite, and go on; else the run ends with an error.
-    """
-
-    problem: Problem
-    algorithm: Algorithm
-    topology: str | Topology
-    workers: int
-    batch: int
-    seed: int = 0
-    skew: float | None = None
-    skip: bool = False
 
 
 class Simulation:
@@ -70,17 +40,20 @@ class Simulation:
 
     def __init__(self, setup: Setup, chunk: int | None = None) -> None:
         self.setup = setup
-        problem = setup.problem
+        problem, optimizer = setup.problem, optimizer_of(setup.algorithm)
         arguments = how(setup)
         topology, averaging = arguments["topology"], arguments["averaging"]
-        footprint.check(problem.model, self._optimizer, averaging, topology)
+        if setup.members is not None:
+            self._near = neighbours(topology)
+            topology = arguments["topology"] = setup.members.present(topology)
+        footprint.check(problem.model, optimizer, averaging, topology)
         self.done = self.skipped = 0
         self.params = stacked(problem.model, setup.workers)
         self.transport = Counted(setup.workers)
         divided = shards.split(problem, setup.workers, setup.skew, setup.seed)
         self.gradients = Gradients(problem, self.params, divided, setup.batch, chunk)
         self.optimizer = decentralize(
-            per_worker.over(self.params, problem.model, self._optimizer),
+            per_worker.over(self.params, problem.model, optimizer),
             model=nn.Module(),  # nobody calls it: "cta" wants one, and combines in `compute`
             transport=self.transport,
             guard=False,  # it would drop the gradients of all workers; `compute` looks at each
@@ -90,7 +63,7 @@ class Simulation:
         self.transport.kept = self.handle.plan.late_by + 1
         self.whole = True
         self._sent = 0.0
-        self._judge = copy.deepcopy(problem.model).eval()
+        self._evaluation = Evaluation(problem)
         self._losses: Tensor | None = None
 
     def compute(self) -> float:
@@ -100,6 +73,7 @@ class Simulation:
             DecentralizedError: numbers that are not finite, with the workers that had them.
         """
         if self._losses is None:
+            self._welcome()
             if self.handle.plan.order is Order.CTA:
                 self.whole = False
                 self.handle.combine()
@@ -123,24 +97,58 @@ class Simulation:
         self.done += 1
         self.whole = True
 
-    @torch.no_grad()
-    def mean(self) -> dict[str, Tensor]:
-        """The mean of the workers' parameters."""
-        return {name: p.mean(0) for name, p in self.params.items()}
+    @property
+    def topology(self) -> Topology:
+        """Who averages with whom."""
+        return self.handle.topology
+
+    @property
+    def absent(self) -> frozenset[int]:
+        """The workers that take no part in the next step."""
+        members = self.setup.members
+        return frozenset() if members is None else members.absent(self.done)
+
+    def _present(self) -> list[int] | slice:
+        absent = self.absent
+        return [w for w in range(self.setup.workers) if w not in absent] if absent else slice(None)
 
     @torch.no_grad()
     def evaluate(self) -> tuple[float, float | None]:
         """Validation loss of the mean of the workers, and its accuracy where targets are classes."""
-        problem, mean = self.setup.problem, self.mean()
-        loss, right, told = 0.0, 0, 0
-        parts = (torch.split(part, VALID_SAMPLES) for part in problem.valid)
-        for inputs, targets in zip(*parts, strict=True):
-            outputs = functional_call(self._judge, mean, (inputs,))
-            loss += float(problem.loss(outputs, targets)) * len(targets)
-            if _classes(problem, outputs, targets):
-                right += int((outputs.argmax(-1) == targets).sum())
-                told += targets.numel()
-        return loss / len(problem.valid[1]), right / told if told else None
+        present = self._present()
+        return self._evaluation({name: p[present].mean(0) for name, p in self.params.items()})
+
+    @torch.no_grad()
+    def distance(self) -> float:
+        """Consensus distance of those who take part."""
+        if not self.absent:
+            return self.handle.distance()
+        present, squares = self._present(), 0.0
+        for x in self.handle.flats():
+            own = x[present].double()
+            squares += float((own - own.mean(0)).square().sum(1).mean())
+        return float(squares**0.5)
+
+    @property
+    def seconds(self) -> None:
+        """A run in lock step has no time of its own; see :meth:`pass_time`."""
+
+    def pass_time(self, clock: Clock) -> None:
+        """Let the virtual time of the latest step pass: that of the round whose average came in it."""
+        begun = self.done - 1 - self.handle.plan.late_by
+        round, bytes_, coded = self.transport.round_of(begun)
+        members = self.setup.members
+        absent = frozenset() if members is None else members.absent(self.done - 1)
+        idle = Round.identity(self.handle.workers)
+        clock.advance(round or idle, self.handle.plan.order.value, bytes_, coded, absent)
+
+    def _welcome(self) -> None:
+        """Let those who join now begin with the mean of their neighbours."""
+        members = self.setup.members
+        for worker in () if members is None else members.joining(self.done):
+            near = givers(worker, self._near, self.absent)
+            for x in self.handle.flats():
+                welcome_(x, worker, near)
 
     @property
     def sent_bytes(self) -> float:
@@ -181,10 +189,6 @@ class Simulation:
             return any(each.get("begun") == latest for each in state["states"])
         return plan.order is not Order.ATC and not state["combined"] and state["step"] == latest
 
-    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        algorithm = self.setup.algorithm
-        return optimizers.build(algorithm.optimizer, model, lr=algorithm.lr, **algorithm.settings)
-
 
 def how(setup: Setup) -> dict[str, Any]:
     """The arguments of ``decentralize()``, the topology as an object.
@@ -203,7 +207,3 @@ def how(setup: Setup) -> dict[str, Any]:
         advice = "build the topology for the workers of this run"
         raise out_of_range("topology.workers", topology.workers, f"{setup.workers}, as workers", advice)
     return {**algorithm.how(topology.name), "topology": topology}
-
-
-def _classes(problem: Problem, outputs: Any, targets: Tensor) -> bool:
-    return problem.classifies and isinstance(outputs, Tensor) and outputs.shape[:-1] == targets.shape

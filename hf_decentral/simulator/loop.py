@@ -8,24 +8,42 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Protocol
 
-from hf_decentral.rounds import Round
-from hf_decentral.simulator.lockstep import Simulation
+from hf_decentral.cluster import Clock
 from hf_decentral.simulator.results import Point
 from hf_decentral.simulator.save import Checkpoint, patient
 
 
-class Clock(Protocol):
-    """Virtual time, as :class:`hf_decentral.cluster.Clock` tells it."""
+class Simulated(Protocol):
+    """Workers that train, in lock step or each at its own pace."""
+
+    done: int
+    whole: bool
 
     @property
-    def seconds(self) -> float:
-        """When the slowest worker begins its next step."""
+    def seconds(self) -> float | None:
+        """Virtual time, where it has one of its own."""
 
-    def advance(self, round: Round, order: str, sent_bytes: float, coded: bool) -> None:
-        """Let one step pass, in whose round each worker sends so many bytes in the mean."""
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes that a worker has sent so far, mean over the workers."""
+
+    def compute(self) -> float:
+        """The mean loss of the workers on their next batches."""
+
+    def step(self) -> None:
+        """Take one step of all workers."""
+
+    def evaluate(self) -> tuple[float, float | None]:
+        """Validation loss and accuracy of the mean of the workers."""
+
+    def distance(self) -> float:
+        """Consensus distance."""
+
+    def pass_time(self, clock: Clock) -> None:
+        """Let the virtual time of the latest step pass."""
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` needs, as plain numbers."""
+        """What :meth:`load` needs to go on from here."""
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state` was taken."""
@@ -46,7 +64,7 @@ class Loop:
         seconds: what each step took here.
     """
 
-    simulation: Simulation
+    simulation: Simulated
     steps: int
     record: int
     clock: Clock | None = None
@@ -94,7 +112,7 @@ class Loop:
             simulation.step()
             self.seconds.append(computed + perf_counter() - begun)
             if self.clock is not None:
-                self._advance(self.clock, step)
+                simulation.pass_time(self.clock)
             if self.progress is not None:
                 self.progress(simulation.done)
             if self.checkpoint is not None and self.checkpoint.due:
@@ -109,7 +127,7 @@ class Loop:
         simulation = self.simulation
         loss, accuracy = simulation.evaluate()
         # The distance first: it waits for what is on the wire, whose bytes are then known.
-        distance = simulation.handle.distance()
+        distance = simulation.distance()
         return Point(
             step=simulation.done,
             train_loss=train_loss,
@@ -117,15 +135,8 @@ class Loop:
             accuracy=accuracy,
             consensus_distance=distance,
             sent_bytes=simulation.sent_bytes,
-            seconds=None if self.clock is None else self.clock.seconds,
+            seconds=simulation.seconds if self.clock is None else self.clock.seconds,
         )
-
-    def _advance(self, clock: Clock, step: int) -> None:
-        """Let the virtual time of a step pass: that of the round whose average came in it."""
-        handle = self.simulation.handle
-        begun = step - handle.plan.late_by
-        round, bytes_, coded = self.simulation.transport.round_of(begun)
-        clock.advance(round or Round.identity(handle.workers), handle.plan.order.value, bytes_, coded)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds."""

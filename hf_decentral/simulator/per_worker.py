@@ -56,17 +56,21 @@ class PerWorker(Optimizer):
             self._inner.append(make(copy.deepcopy(model, {**shared, **memo})))
             self._rows.append(list(rows.values()))
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Let every worker's optimizer take its step."""
+        for worker in range(len(self._inner)):
+            self.step_row(worker)
+
+    @torch.no_grad()
+    def step_row(self, worker: int) -> None:
+        """Let the optimizer of one worker take its step."""
         stacks: list[Tensor] = self.param_groups[0]["params"]
-        for worker, (inner, rows) in enumerate(zip(self._inner, self._rows, strict=True)):
-            for stack, row in zip(stacks, rows, strict=True):
-                view = stack.detach()[worker]
-                if row.data_ptr() != view.data_ptr() or row.stride() != view.stride():
-                    row.data = view  # the parameter has moved into a bucket
-                row.grad = None if stack.grad is None else stack.grad[worker]
-            inner.step()
+        for stack, row in zip(stacks, self._rows[worker], strict=True):
+            view = stack.detach()[worker]
+            if row.data_ptr() != view.data_ptr() or row.stride() != view.stride():
+                row.data = view  # the parameter has moved into a bucket
+            row.grad = None if stack.grad is None else stack.grad[worker]
+        self._inner[worker].step()
 
     def state_dict(self) -> dict[str, Any]:
         """That of every worker's optimizer too."""

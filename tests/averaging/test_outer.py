@@ -1,4 +1,4 @@
-"""Outer optimizers and push-sum against their rules, written out in float64."""
+"""Outer optimizers, push-sum and tracked moments against their rules, written out in float64."""
 
 from __future__ import annotations
 
@@ -194,11 +194,28 @@ def test_push_sum_is_the_plain_average_where_rows_sum_to_one_too(order: str) -> 
         same(engine(20, name, averaging="push_sum", order=order), engine(20, name, order=order))
 
 
+def test_amsgrad_tracks_the_second_moments() -> None:
+    """``u <- M u;  x <- M x - lr m / sqrt(max(u, least));  u <- u + v+ - v``."""
+    m, least = build("ring", WORKERS)(0).matrix().numpy(), 1e-3
+    x = np.tile(START, (WORKERS, 1))
+    first, second = np.zeros_like(x), np.zeros_like(x)
+    largest, tracked = np.full_like(x, least), np.full_like(x, least)
+    for _ in range(20):
+        g = gradient(x)
+        first, second = 0.9 * first + 0.1 * g, 0.99 * second + 0.01 * g * g
+        tracked = m @ tracked
+        x = m @ x - RATE * first / np.sqrt(np.maximum(tracked, least))
+        tracked, largest = tracked - largest + np.maximum(largest, second), np.maximum(largest, second)
+        np.testing.assert_allclose(tracked.sum(0), largest.sum(0), rtol=1e-12)
+    same(engine(20, "ring", averaging="amsgrad(0.9, 0.99, 0.001)", order="awc"), x)
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "slowmo": {"topology": f"every({H}, complete)"},
     "diloco": {"topology": f"every({H}, complete)"},
     "noloco": {"topology": f"every({H}, one_peer_exponential)"},
     "streaming_diloco": {"topology": f"every({H}, complete)", "delay": 2},
+    "amsgrad": {"topology": "ring", "order": "awc"},
     "push_sum": {"topology": "one_peer_exponential", "order": "awc"},
 }
 

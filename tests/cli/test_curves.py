@@ -19,18 +19,26 @@ def run(algorithm: str = "dpsgd", topology: str = "ring", seed: int = 0, **more:
     """A run of three points whose loss halves at each, as ``Run.as_dict()`` has it."""
     losses = more.pop("losses", (4.0, 2.0, 1.0))
     sent = more.pop("sent", 1000.0)
+    consensus = more.pop("consensus", None)  # left out, so that fewer pictures are drawn
     points = [
         {
             "step": 10 * number,
             "loss": loss,
             "accuracy": None,
-            "consensus_distance": 0.0 if number == 0 else 0.5,
+            "consensus_distance": consensus,
             "sent_bytes": sent * number,
             "seconds": None,
         }
         for number, loss in enumerate(losses)
     ]
-    shared = {"problem": "logistic", "workers": 4, "skew": None, "lr": 0.1, "step_seconds": 0.002}
+    shared = {
+        "problem": "logistic",
+        "workers": 4,
+        "skew": None,
+        "lr": 0.1,
+        "step_seconds": 0.002,
+        "skipped": 0,
+    }
     last = {key: points[-1][key] for key in ("loss", "consensus_distance", "sent_bytes")}
     return {
         **shared,
@@ -65,7 +73,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def test_the_line_is_the_median_and_the_band_has_all_seeds(figures: list[Figure], tmp_path: Path):
-    runs = [run(seed=seed, losses=(4.0, 2.0 + seed, 1.0 + 4 * seed)) for seed in range(3)]
+    runs = [run(seed=seed, losses=(4.0, 2.0 + seed, 1.0 + 4 * seed), consensus=0.5) for seed in range(3)]
     found = shown(figures, runs, tmp_path)
     assert sorted(found) == [
         "consensus_bytes.png",
@@ -184,6 +192,7 @@ def test_columns_appear_where_there_is_something_in_them():
     assert not {"skew", "accuracy", "virtual s", "above optimum"} & set(plain)
     assert "skew" in headings([run(), run(skew=0.1)])
     assert "above optimum" in headings([run(optimum=0.5)])
+    assert "skipped" in headings([run(), run(skipped=3)]) and "skipped" not in plain
     timed = run()
     timed["points"][-1].update(accuracy=0.5, seconds=3.0)
     assert {"accuracy", "virtual s"} <= set(headings([timed]))

@@ -118,6 +118,17 @@ def test_a_clock_gives_times_and_its_plots(typed: Typed):
     assert Path("o/loss_time.png").is_file() and Path("o/consensus_time.png").is_file()
 
 
+def test_workers_leave_and_come_and_pairs_need_no_global_step(typed: Typed):
+    lists = ("--algorithms", "dpsgd,ad_psgd", "--workers", "4", "--json", "a.json")
+    assert typed(*SMALL, *lists)[0] == 0
+    whole = result()["runs"]
+    assert [run["algorithm"] for run in whole] == ["dpsgd", "ad_psgd"]
+    assert whole[0]["seconds"] is None and whole[1]["seconds"] > 0  # pairs have a clock in any case
+    assert typed(*SMALL, *lists, "--deaths", "3=2", "--joins", "3=4")[0] == 0
+    changed = result()["runs"]
+    assert all(a["loss"] != b["loss"] for a, b in zip(whole, changed, strict=True))
+
+
 def test_what_cannot_run_is_told_and_does_not_stop_the_others(typed: Typed):
     lists = ("--algorithms", "dpsgd,dadam", "--workers", "4,8", "--seeds", "2", "--slow-worker", "5=2")
     code, out, _ = typed(*SMALL, *lists, "--json", "a.json")

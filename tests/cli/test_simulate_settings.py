@@ -43,6 +43,8 @@ def test_a_cluster_stands_where_one_of_its_flags_does():
     assert found is not None
     assert (found.law.mean, found.link, found.latency) == (pytest.approx(0.1), "1gbit", 0.0)
     assert found.slow == {3: 2.0, 5: 1.5}
+    moving = Settings(deaths="3=100, 5=200", joins="3=300")
+    assert (moving.leaving, moving.coming, moving.cluster) == ({3: 100.0, 5: 200.0}, {3: 300.0}, None)
     only = Settings(latency=0.5).cluster
     assert only is not None and only.latency == 0.5
 
@@ -73,6 +75,9 @@ def test_a_cluster_stands_where_one_of_its_flags_does():
         ({"order": "awd"}, "order"),
         ({"averaging": "int5"}, "averaging"),
         ({"slow_worker": "3"}, "--slow-worker"),
+        ({"slow_worker": ""}, "--slow-worker"),
+        ({"deaths": "3=soon"}, "--deaths"),
+        ({"joins": "all=3"}, "--joins"),
         ({"compute": "sometimes"}, "compute time"),
         ({"bandwidth": "fast"}, "rate of a link"),
         ({"latency": -1.0}, "latency"),
