@@ -11,10 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hf_decentral.cli import main
+from hf_decentral.cli.simulate_runs import Runner
+from hf_decentral.cli.simulate_settings import Settings
+from hf_decentral.cli.simulate_store import Store
 
 Typed = Callable[..., tuple[int, str, str]]
 SMALL = ("--dim", "5", "--steps", "6")
@@ -85,23 +89,26 @@ def test_table_plots_and_json(typed: Typed):
     assert Path("o/loss_steps.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_settings_reach_the_runs(typed: Typed):
-    one = ("--algorithms", "dpsgd", "--workers", "4", "--json", "a.json")
-    assert typed(*SMALL, *one)[0] == 0
-    plain = result()["runs"][0]
-    for flags, key in (
-        (("--averaging", "int8"), "sent_bytes"),
-        (("--order", "awc"), "consensus_distance"),
-        (("--batch", "64"), "loss"),
-        (("--skew", "0.1"), "consensus_distance"),
-        (("--lr", "0.01"), "loss"),
-        (("--seeds", "3,"), "loss"),
-        (("--topology", "complete"), "consensus_distance"),
+def test_settings_reach_the_runs(tmp_path: Path):
+    def only(**changes: Any) -> dict[str, Any]:
+        asked = {"algorithms": "dpsgd", "workers": "4", "dim": 5, "steps": 6, **changes}
+        (made,) = Runner(Settings(**asked), Store(tmp_path)).run().runs
+        return made
+
+    plain = only()
+    for changes, key in (
+        ({"averaging": "int8"}, "sent_bytes"),
+        ({"order": "awc"}, "consensus_distance"),
+        ({"batch": 64}, "loss"),
+        ({"skew": "0.1"}, "consensus_distance"),
+        ({"lr": "0.01"}, "loss"),
+        ({"seeds": "3,"}, "loss"),
+        ({"topology": "complete"}, "consensus_distance"),
+        ({"dim": 6}, "loss"),
     ):
-        assert typed(*SMALL, *one, *flags)[0] == 0
-        assert result()["runs"][0][key] != plain[key], flags
-    assert typed(*SMALL, *one, "--record", "3")[0] == 0
-    assert [point["step"] for point in result()["runs"][0]["points"]] == [0, 3, 6]
+        assert only(**changes)[key] != plain[key], changes
+    assert only(algorithms="local_sgd", period=3)["topology"] == "every(3, complete)"
+    assert [point["step"] for point in only(record=3)["points"]] == [0, 3, 6]
 
 
 def test_a_clock_gives_times_and_its_plots(typed: Typed):
