@@ -256,7 +256,9 @@ def _plain(value: Any) -> Any:
     """A number as it is, a collection as a list of its own."""
     if isinstance(value, set):
         return sorted(value)
-    return [*value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return [tuple(each) if isinstance(each, tuple) else each for each in value]
 
 
 _STATE = (
