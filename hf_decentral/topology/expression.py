@@ -37,6 +37,18 @@ def is_expression(text: str) -> bool:
     return "(" in text
 
 
+def split(text: str) -> list[str]:
+    """Split a list at its commas, but not at those inside brackets: ``ddp,every(8, ring)``."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
 def evaluate(
     text: str, known: Mapping[str, int], build: Callable[[str, tuple[int, ...]], Topology]
 ) -> Topology:
