@@ -23,7 +23,7 @@ TABLE: dict[str, Algorithm] = {
     "choco": Algorithm(
         "the largest differences to what the neighbours know already",
         "Koloskova et al. 2019, arXiv 1902.00340",
-        averaging="top_k",
+        averaging="choco",
     ),
     "consensus_control": Algorithm(
         "a round only where the consensus distance is not below a bound",
@@ -36,6 +36,11 @@ TABLE: dict[str, Algorithm] = {
         optimizer="adam",
         order="awc",
         lr=0.003,
+    ),
+    "deepsqueeze": Algorithm(
+        "parameters are encoded, and what was lost is sent with the next",
+        "Tang et al. 2019, arXiv 1907.07346",
+        averaging="deepsqueeze",
     ),
     "dpsgd": Algorithm(
         "SGD, then the mean with the neighbours",

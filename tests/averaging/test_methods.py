@@ -15,7 +15,16 @@ from hf_decentral.transport import Memory
 WORKERS = 6
 # What may remain of the distance: where parameters are rounded themselves, not their differences, they stay
 # apart by the rounding; with differences it is only a matter of time.
-FLOORS = {"bf16": 2e-3, "fp16": 3e-4, "int8": 1e-2, "low_rank": 1e-4, "random_k": 0.6, "top_k": 0.02}
+FLOORS = {
+    "bf16": 2e-3,
+    "choco": 0.02,
+    "deepsqueeze": 1e-2,
+    "fp16": 3e-4,
+    "int8": 1e-2,
+    "low_rank": 1e-4,
+    "random_k": 0.6,
+    "top_k": 0.02,
+}
 
 
 def prepared(name: str, x: torch.Tensor, rounds: Topology) -> State:
