@@ -58,6 +58,11 @@ TABLE: dict[str, Algorithm] = {
         topology="every({period}, complete)",
         period=4,
     ),
+    "moniqua": Algorithm(
+        "parameters modulo a bound in a few bits, which a near neighbour can complete",
+        "Lu and De Sa 2020, arXiv 2002.11787",
+        averaging="moniqua",
+    ),
     "muon": Algorithm(
         "Muon on every worker, parameters are averaged",
         "Liu et al. 2025, arXiv 2502.16982",

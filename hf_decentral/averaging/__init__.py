@@ -6,6 +6,7 @@ from hf_decentral import codecs
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.expression import Chosen, Entry, evaluate
+from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.averaging.plain import plain
 from hf_decentral.errors import out_of_range
 
@@ -57,6 +58,12 @@ TABLE: dict[str, Entry] = {
         lambda rank, gamma: remembered(_codec("low_rank", rank), _gamma(gamma)),
         "differences of matrices as products of thin ones: low_rank(rank, gamma)",
         (4, 0.2),
+        (True, False),
+    ),
+    "moniqua": Entry(
+        moniqua,
+        "the parameters modulo a bound, in 8 or 4 bits: moniqua(bits, bound)",
+        (8, 2.0),
         (True, False),
     ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),

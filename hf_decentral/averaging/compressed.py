@@ -78,7 +78,7 @@ def remembered(codec: Codec, gamma: float) -> Averaging:
         _begin_anew(x, codec, layout, state)
         for round in rounds:
             if not round.idle and f"known {round.key}" not in state:
-                state[f"known {round.key}"] = x.to(_wide(x), copy=True)
+                state[f"known {round.key}"] = x.to(wide(x), copy=True)
                 state[f"gap {round.key}"] = torch.zeros_like(state[f"known {round.key}"])
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
@@ -136,10 +136,10 @@ def _scratch(x: Tensor, codec: Codec, state: State) -> tuple[Tensor, Tensor]:
     """The messages ``[W, size]`` of the workers here, and a vector ``[W, P]`` each."""
     if "code" not in state.scratch:
         state.scratch["code"] = x.new_zeros((len(x), codec.size(x.shape[1])), dtype=torch.uint8)
-        state.scratch["moved"] = torch.empty_like(x, dtype=_wide(x))
+        state.scratch["moved"] = torch.empty_like(x, dtype=wide(x))
     return state.scratch["code"], state.scratch["moved"]
 
 
-def _wide(x: Tensor) -> torch.dtype:
+def wide(x: Tensor) -> torch.dtype:
     """Losses are kept in single precision at least."""
     return torch.float32 if x.dtype in HALF else x.dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_decentral.errors.base import SettingsError, sentence
+from hf_decentral.errors.base import ParameterError, SettingsError, sentence
 
 
 def not_a_method(given: str, name: str, numbers: int, codec: bool) -> SettingsError:
@@ -71,6 +71,25 @@ def codec_loses_all(codec: str, numel: int) -> SettingsError:
             "expected a codec that loses less than was sent (its contraction is above 0), or what is "
             "remembered of the loss grows without end",
             "choose one with more bits or a larger fraction, such as 'int4' or 'top_k(0.05)'",
+        )
+    )
+
+
+def workers_too_far(worker: int, others: Sequence[int], distance: float, bound: float) -> ParameterError:
+    """Parameters that differ by nearly as much as can be told apart modulo a bound.
+
+    Args:
+        worker: the one that saw it.
+        others: whom it heard.
+        distance: the largest difference of a parameter, as it was decoded.
+        bound: modulo what the parameters were sent.
+    """
+    return ParameterError(
+        sentence(
+            f"a parameter of worker {worker} is {distance:.4g} or more away from one of the workers "
+            f"{', '.join(map(str, others))}, with averaging 'moniqua' and bound {bound:g}",
+            f"expected less than {bound / 2:g}, half the bound, beyond which another number would be decoded",
+            f"give a larger bound, as 'moniqua(8, {2 * bound:g})', or a smaller learning rate",
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from hf_decentral.averaging import Averaging, State, build
 from hf_decentral.averaging.compressed import fed_back, remembered
+from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.codecs import Blockwise, Codec, Span, TopK
-from hf_decentral.errors import SettingsError
+from hf_decentral.errors import ParameterError, SettingsError
 from hf_decentral.optim.flight import Flight
 from hf_decentral.topology import Topology
 from hf_decentral.topology import build as build_topology
@@ -23,7 +25,7 @@ Array = np.ndarray
 
 
 class Dense(Codec):
-    """Sends a function of the vector in double precision: codecs as the papers have them, without rounding."""
+    """Sends a function of the vector in double precision: codecs as papers have them, without rounding."""
 
     def __init__(self, function: Callable[[Array], Array]) -> None:
         super().__init__()
@@ -170,6 +172,93 @@ def test_the_short_names_are_deepsqueeze_to_the_last_bit() -> None:
         for step in range(5):
             x = x + 0.1 * drawn(step)
             np.testing.assert_array_equal(one(x), other(x))
+
+
+# Moniqua
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_moniqua_finds_the_numbers_next_to_its_own(bits: int) -> None:
+    """``x_i <- x_i + sum_j w_ij (X_ij - X_ii)``: ``X_ij`` is what ``j`` sent, next to ``x_i``, modulo B."""
+    bound, levels = 4.0, 2**bits - 1
+    step = bound / levels
+    x = 100 * drawn(0, 1, SIZE) + 0.3 * drawn(1)  # much further from zero than the bound
+    run = Run(moniqua(bits, bound)).begin(x)
+    for _ in range(10):
+        offset = random.Random(run.state.get("sent", 0)).random()
+        sent = np.floor(x / step + offset) % levels
+        away = (sent[None] - offset) * step - x[:, None]
+        seen = x[:, None] + (away + bound / 2) % bound - bound / 2
+        assert np.abs(seen - x[None]).max() < step
+        own = np.stack([seen[i, i] for i in range(WORKERS)])
+        expected = x + np.einsum("ij,ijp->ip", run.weights, seen - own[:, None])
+        mean = x.mean(0)
+        x = run(x)
+        near(x, expected, 1e-10)
+        near(x.mean(0), mean, 1e-12)
+
+
+def test_moniqua_comes_as_near_as_a_step() -> None:
+    x, run = 0.2 * drawn(), Run(moniqua(8, 2.0)).begin(drawn())
+    for _ in range(100):
+        x = run(x)
+    assert np.abs(x - x.mean(0)).max() < 2.0 / 255
+
+
+def test_moniqua_lets_equal_workers_be() -> None:
+    x = np.repeat(drawn(3, 1, SIZE), WORKERS, 0)
+    run = Run(moniqua(8, 1.0)).begin(x)
+    for _ in range(5):
+        np.testing.assert_array_equal(run(x), x)
+
+
+@pytest.mark.parametrize("distance", [0.45, 0.49, 0.51, 0.55])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_moniqua_stops_before_another_number_is_decoded(bits: int, distance: float) -> None:
+    x = np.repeat(drawn(3, 1, SIZE), WORKERS, 0)
+    run = Run(moniqua(bits, 1.0)).begin(x)
+    x[2, 7] += distance
+    with pytest.raises(
+        ParameterError, match=r"worker 1 .* workers 0, 2, .*\n.*0.5, half.*\n.*'moniqua\(8, 2\)'"
+    ):
+        run(x)
+    x[2, 7] -= distance - 0.35
+    mean = x.mean(0)
+    near(run(x).mean(0), mean)
+
+
+def test_moniqua_sends_a_byte_or_half_of_it() -> None:
+    for bits, share in ((8, 1.0), (4, 0.5)):
+        run = Run(moniqua(bits, 1.0), layout=[(0, (1000,))]).begin(np.zeros((WORKERS, 1024)))
+        run(np.zeros((WORKERS, 1024)))
+        assert run.wire.sent_bytes == 2 * 1024 * share  # to two neighbours
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_moniqua_tells_what_is_no_number(bits: int, bad: float) -> None:
+    """It arrives where the plain average would let it arrive, and nowhere else."""
+    x = 0.1 * drawn()
+    x[2, 5] = bad
+    found = Run(moniqua(bits, 2.0)).begin(drawn())(x)
+    assert np.argwhere(~np.isfinite(found)).tolist() == [[1, 5], [2, 5], [3, 5]]
+    assert np.isnan(found[1, 5])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("moniqua(3)", "bits=3"),
+        ("moniqua(8, 0)", "bound=0"),
+        ("moniqua(8, -1)", "bound=-1"),
+        ("moniqua(8.5)", "at most 2 numbers"),
+        ("moniqua(int8)", "Expected numbers"),
+    ],
+)
+def test_moniqua_with_other_numbers_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SettingsError) as found:
+        build(text)
+    assert told in str(found.value)
 
 
 # What is refused of codecs

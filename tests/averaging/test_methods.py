@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_decentral.averaging import TABLE, State, build
+from hf_decentral.averaging import TABLE, State
+from hf_decentral.averaging import build as build_method
+from hf_decentral.averaging.base import Averaging
 from hf_decentral.errors import SettingsError
 from hf_decentral.optim.flight import Flight
 from hf_decentral.topology import Topology
@@ -22,9 +24,16 @@ FLOORS = {
     "fp16": 3e-4,
     "int8": 1e-2,
     "low_rank": 1e-4,
+    "moniqua": 0.05,
     "random_k": 0.6,
     "top_k": 0.02,
 }
+# Workers here are further apart than in training.
+TEXTS = {"moniqua": "moniqua(8, 24)"}
+
+
+def build(name: str) -> Averaging:
+    return build_method(TEXTS.get(name, name))
 
 
 def prepared(name: str, x: torch.Tensor, rounds: Topology) -> State:
