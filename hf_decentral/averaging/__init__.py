@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from hf_decentral import codecs
+from hf_decentral.averaging.amsgrad import amsgrad
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.expression import Chosen, Entry, evaluate
 from hf_decentral.averaging.moniqua import moniqua
+from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
+from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
+from hf_decentral.averaging.push_sum import push_sum
 from hf_decentral.errors import out_of_range
 
 
@@ -22,6 +26,30 @@ def _gamma(value: float) -> float:
     return value
 
 
+def _momentum(value: float) -> float:
+    if not 0 <= value < 1:
+        raise out_of_range("momentum", value, "0 or more and below 1", "0.9 is common")
+    return value
+
+
+def _outer_rate(value: float) -> float:
+    if not value > 0:
+        raise out_of_range("outer rate", value, "more than 0", "0.7 is common")
+    return value
+
+
+def _fragments(value: float) -> int:
+    if value < 1:
+        raise out_of_range("fragments", value, "1 or more", "4 is common")
+    return int(value)
+
+
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise out_of_range("alpha", value, "from 0 to 1", "0.5 is common")
+    return value
+
+
 def _choco(codec: Chosen, gamma: float) -> Averaging:
     return remembered(codec.make(False), _gamma(gamma))
 
@@ -31,6 +59,12 @@ def _deepsqueeze(codec: Chosen, gamma: float) -> Averaging:
 
 
 TABLE: dict[str, Entry] = {
+    "amsgrad": Entry(
+        lambda beta1, beta2, least: amsgrad(_momentum(beta1), _momentum(beta2), _outer_rate(least)),
+        "the second moments agree among the workers: amsgrad(beta1, beta2, least)",
+        (0.9, 0.999, 1e-6),
+        (False, False, False),
+    ),
     "bf16": Entry(
         lambda: fed_back(_codec("bf16", spreads=True)), "bfloat16 travels, its rounding is made up for"
     ),
@@ -43,6 +77,12 @@ TABLE: dict[str, Entry] = {
         _deepsqueeze,
         "parameters with any codec, what is lost is sent next: deepsqueeze(codec, gamma)",
         ("int8", None),
+    ),
+    "diloco": Entry(
+        lambda rate, momentum: diloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step of Nesterov's momentum: diloco(rate, momentum)",
+        (0.7, 0.9),
+        (False, False),
     ),
     "fp16": Entry(
         lambda: fed_back(_codec("fp16", spreads=True)), "float16 travels, its rounding is made up for"
@@ -66,11 +106,35 @@ TABLE: dict[str, Entry] = {
         (8, 2.0),
         (True, False),
     ),
+    "noloco": Entry(
+        lambda rate, momentum: noloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step with a few neighbours: noloco(rate, momentum)",
+        (0.7, 0.5),
+        (False, False),
+    ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
+    "push_sum": Entry(
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, prompt=True),
+        "parameters with a weight each, for directed rounds",
+    ),
     "random_k": Entry(
         lambda fraction, gamma: remembered(_codec("random_k", fraction), _gamma(gamma)),
         "a random run of the differences: random_k(fraction, gamma)",
         (0.1, 0.1),
+    ),
+    "slowmo": Entry(
+        lambda beta, alpha: slowmo(_momentum(beta), _outer_rate(alpha)),
+        "an outer step of slow momentum: slowmo(beta, alpha)",
+        (0.5, 1.0),
+        (False, False),
+    ),
+    "streaming_diloco": Entry(
+        lambda fragments, rate, momentum, alpha: streaming_diloco(
+            _fragments(fragments), _outer_rate(rate), _momentum(momentum), _share(alpha)
+        ),
+        "fragments in turn, mixed in: streaming_diloco(fragments, rate, momentum, alpha)",
+        (4, 0.7, 0.9, 0.5),
+        (True, False, False, False),
     ),
     "top_k": Entry(
         lambda fraction, gamma: remembered(_codec("top_k", fraction), _gamma(gamma)),

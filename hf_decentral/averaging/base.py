@@ -70,6 +70,8 @@ class Averaging:
             bring what arrived into parameters that have moved on; None adds ``arrived - sent``.
         orders: where the average may stand relative to the local step.
         whole: it needs rounds that are the mean of all workers.
+        push: it serves rounds of whose weights only the columns sum to one.
+        prompt: its exchange must land in the step in which its order wants it, not later.
         informed: it looks at ``state.local``.
     """
 
@@ -81,6 +83,8 @@ class Averaging:
     land: Callable[[Tensor, Tensor, Tensor, State], None] | None = None
     orders: tuple[str, ...] = ("awc", "atc", "cta")
     whole: bool = False
+    push: bool = False
+    prompt: bool = False
     informed: bool = False
 
     def __call__(self, x: Tensor, round: Round, state: State) -> Exchange:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from transformers import HfArgumentParser
 
 from hf_decentral.bench.namespaces import MOST_HOSTS
-from hf_decentral.bench.rates import bits_per_second, rates_of_hosts
+from hf_decentral.bench.rates import rates_of_hosts
+from hf_decentral.cluster.rates import bits_per_second
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.bench import needs_emulation
 

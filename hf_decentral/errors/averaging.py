@@ -159,3 +159,14 @@ def too_many_in_flight(topology: str, delay: int) -> SettingsError:
             f"write 'every({delay}, ...)' around the topology, or a smaller delay",
         )
     )
+
+
+def must_be_prompt(averaging: str, delay: int) -> SettingsError:
+    """A method whose state must not be a few steps behind the parameters."""
+    return SettingsError(
+        sentence(
+            f"averaging={averaging!r} was given with delay={delay}",
+            "expected no delay, since what this method keeps belongs to the parameters of this very step",
+            "leave delay out, or use averaging 'plain'",
+        )
+    )
