@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
 
 from hf_decentral import algorithms
 from hf_decentral.algorithms import Algorithm
@@ -30,6 +32,15 @@ PACE = Cluster("gaussian(1, 0.1)")
 NAN = ("stop", "skip")
 
 
+class Changes(TypedDict, total=False):
+    """What may stand in the place of an algorithm's own; None leaves it."""
+
+    lr: float | None
+    averaging: str | None
+    order: str | None
+    period: int | None
+
+
 def simulate(
     problem: str | Problem,
     algorithm: str | Algorithm = "dadam",
@@ -37,59 +48,48 @@ def simulate(
     workers: int = 16,
     *,
     steps: int = 500,
-    lr: float | None = None,
     seed: int = 0,
-    averaging: str | None = None,
-    order: str | None = None,
-    period: int | None = None,
     skew: float | None = None,
+    batch: int | None = None,
+    nan: str = "stop",
     record: int | None = None,
     cluster: Cluster | None = None,
     deaths: Mapping[int, float] | None = None,
     joins: Mapping[int, float] | None = None,
     progress: Callable[[int], None] | None = None,
     save: Path | None = None,
-    batch: int | None = None,
-    nan: str = "stop",
+    **changes: Unpack[Changes],
 ) -> Run:
     """Train with many workers in this process, by the code that trains on many machines; see :class:`Run`.
 
     Args:
-        problem: a name of ``hf_decentral.simulator.problems.names()``, or one of your own.
-        algorithm: a name of ``hf_decentral.algorithms.names()``, or one of your own.
-        topology: who averages with whom, where the algorithm does not say.
-        workers: number of workers.
-        steps: steps of all workers.
-        lr, averaging, order, period: in the place of the algorithm's.
+        problem, algorithm, topology: names, or your own; the topology, where the algorithm does not say.
+        workers, steps: how many of each; all workers take a step together.
         seed: of shards and batches, and of a problem given by name.
         skew: alpha of Dirichlet-skewed shards (0.1 is strong); None: random parts.
-        record: steps between two measurements; None: :data:`POINTS` in all.
-        cluster: compute times and links, so that there is virtual time too.
-        deaths, joins: when a worker leaves or comes, in steps; in seconds of virtual time where an algorithm
-            has no global step.
-        progress: called with the number of steps taken, after each.
-        save: a file that keeps how far the run is; called again with it, the run goes on from there.
         batch: samples of each worker in each step, in the place of the problem's.
         nan: ``"stop"`` where a worker's gradient is not finite, or ``"skip"``: put zeros in its place.
+        record: steps between two measurements; None: :data:`POINTS` in all.
+        cluster: compute times and links, so that there is virtual time too.
+        deaths, joins: when a worker leaves or comes: in steps, or seconds if there is no global step.
+        progress: called with the number of steps taken, after each.
+        save: a file that keeps how far the run is; called again with it, the run goes on from there.
+        changes: ``lr``, ``averaging``, ``order``, ``period`` in the place of the algorithm's.
 
     Raises:
         SettingsError, TopologyError, DataError, ParameterError: something that cannot be run.
         DecentralizedError: numbers that are not finite.
         CheckpointError: the file belongs to another run, or cannot be written.
     """
-    changes = {"lr": lr, "averaging": averaging, "order": order}
-    chosen = _algorithm(algorithm, period, {k: v for k, v in changes.items() if v is not None})
     made = problems.build(problem, seed=seed) if isinstance(problem, str) else problem
-    whole = {"workers": workers, "steps": steps, "batch": made.batch if batch is None else batch}
+    size = made.batch if batch is None else batch
     every = max(1, steps // POINTS) if record is None else record
-    _check({**whole, "record": every}, seed, nan)
+    _check({"workers": workers, "steps": steps, "batch": size, "record": every}, seed, nan)
     members = Members(workers, deaths or {}, joins or {}) if deaths or joins else None
-    setup = Setup(made, chosen, topology, workers, whole["batch"], seed, skew, nan == "skip", members)
+    chosen = _algorithm(algorithm, dict(changes))
+    setup = Setup(made, chosen, topology, workers, size, seed, skew, nan == "skip", members)
     checkpoint = None if save is None else Checkpoint(save, _about(setup, steps, every, cluster))
-    kept = None if checkpoint is None else checkpoint.load()
-    if kept is not None and "run" in kept:
-        return Run(**{**kept["run"], "points": tuple(Point(**each) for each in kept["run"]["points"])})
-    return _run(setup, cluster, steps, every, progress, checkpoint, kept)
+    return _run(setup, cluster, steps, every, progress, checkpoint)
 
 
 def _run(
@@ -99,8 +99,10 @@ def _run(
     record: int,
     progress: Callable[[int], None] | None,
     checkpoint: Checkpoint | None,
-    kept: dict[str, Any] | None,
 ) -> Run:
+    kept = None if checkpoint is None else checkpoint.load()
+    if kept is not None and "run" in kept:
+        return Run(**{**kept["run"], "points": tuple(Point(**each) for each in kept["run"]["points"])})
     simulation, clock = _simulation(setup, cluster, None if kept is None else kept["simulation"]["chunk"])
     loop = Loop(simulation, steps, record, clock, progress, checkpoint)
     if kept is not None:
@@ -140,9 +142,10 @@ def _simulation(
     return simulation, Clock(cluster, setup.workers, setup.seed, delay, simulation.topology)
 
 
-def _algorithm(given: str | Algorithm, period: int | None, changes: dict[str, Any]) -> Algorithm:
+def _algorithm(given: str | Algorithm, changes: dict[str, Any]) -> Algorithm:
     chosen = algorithms.build(given) if isinstance(given, str) else given
-    return replace(chosen.every(period), **changes)
+    chosen = chosen.every(changes.pop("period", None))
+    return replace(chosen, **{name: value for name, value in changes.items() if value is not None})
 
 
 def _name(algorithm: Algorithm) -> str:

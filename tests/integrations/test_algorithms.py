@@ -71,7 +71,7 @@ def test_its_settings_are_those_of_a_plan(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, algorithm in TABLE.items() if algorithm.alone])
 def test_an_algorithm_without_a_global_step_says_why(name: str) -> None:
-    with pytest.raises(SettingsError, match="expected one with a step"):
+    with pytest.raises(SettingsError, match="Expected one with a step"):
         resolve({"algorithm": name}, {})
 
 
