@@ -33,7 +33,7 @@ TABLE: dict[str, Algorithm] = {
     "choco": Algorithm(
         "the largest differences to what the neighbours know already",
         "Koloskova et al. 2019, arXiv 1902.00340",
-        averaging="top_k",
+        averaging="choco",
     ),
     "consensus_control": Algorithm(
         "a round only where the consensus distance is not below a bound",
@@ -53,6 +53,11 @@ TABLE: dict[str, Algorithm] = {
         order="awc",
         averaging="amsgrad",
         lr=0.003,
+    ),
+    "deepsqueeze": Algorithm(
+        "parameters are encoded, and what was lost is sent with the next",
+        "Tang et al. 2019, arXiv 1907.07346",
+        averaging="deepsqueeze",
     ),
     "diloco": Algorithm(
         "an outer step of Nesterov's momentum on the way that all went together",
@@ -78,6 +83,11 @@ TABLE: dict[str, Algorithm] = {
         "Stich 2018, arXiv 1805.09767",
         topology="every({period}, complete)",
         period=4,
+    ),
+    "moniqua": Algorithm(
+        "parameters modulo a bound in a few bits, which a near neighbour can complete",
+        "Lu and De Sa 2020, arXiv 2002.11787",
+        averaging="moniqua",
     ),
     "muon": Algorithm(
         "Muon on every worker, parameters are averaged",

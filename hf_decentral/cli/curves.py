@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_decentral.cli.simulate_settings import skew_name
-from hf_decentral.cli.simulate_table import Group, Runs, grouped
+from hf_decentral.cli.simulate_lists import skew_name
+from hf_decentral.cli.simulate_table import Group, Runs, above, grouped
 from hf_decentral.errors.cli import no_matplotlib, not_writable
 
 
@@ -49,6 +49,7 @@ _ROWS_OF_LEGEND = 27
 _CROWDED = 8  # curves of which the bands are fainter
 _LOGARITHMIC = 30  # ratio of the largest and the least value from which the axis is logarithmic
 _FAR_APART = 5  # ratio of bytes from which their axis is logarithmic
+_ROUNDING = 1e-5  # of a loss: so far below its optimum it may come
 _DECADES = 6.0  # of a logarithmic axis that are shown below its largest value
 
 
@@ -75,10 +76,13 @@ def draw(runs: Runs, folder: Path) -> list[Path]:
     Raises:
         SettingsError: matplotlib is not installed, or a file cannot be written.
     """
-    groups = grouped(runs)
+    known = all(run.get("optimum") is not None for run in runs)
+    groups = grouped([_above(run) for run in runs] if known else runs)
     styles = _styles(groups)
     written = []
     for up in UP:
+        if known and up.key == "loss":
+            up = up._replace(label="validation loss of the mean model above the optimum")
         for across in ACROSS:
             curves = [curve for group in groups if (curve := _curve(group, across.key, up.key)) is not None]
             if curves:
@@ -86,6 +90,11 @@ def draw(runs: Runs, folder: Path) -> list[Path]:
                 picture(curves, styles, across, up, path)
                 written.append(path)
     return written
+
+
+def _above(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The run with the optimum taken from each loss."""
+    return {**run, "points": [{**point, "loss": above(run, point["loss"])} for point in run["points"]]}
 
 
 def _column(points: Sequence[Mapping[str, Any]], key: str) -> list[float]:
@@ -158,7 +167,7 @@ def picture(
     worlds = list(dict.fromkeys(curve.group.workers for curve in curves))
     common = common_topology([curve.group for curve in curves])
     columns = math.ceil(len(styles) / _ROWS_OF_LEGEND)
-    high = max(3.4 * len(worlds) + 0.6, 0.19 * min(len(styles), _ROWS_OF_LEGEND) + 0.8)
+    high = max(3.4 * len(worlds) + 0.8, 0.19 * min(len(styles), _ROWS_OF_LEGEND) + 0.8)
     figure = Figure(figsize=(4.6 * len(skews) + 2.4 * columns, high), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(worlds), len(skews), squeeze=False, sharex=True, sharey=True)
@@ -219,7 +228,7 @@ def _scale(axes: Any, curves: Sequence[Curve], across: Axis, up: Axis) -> None:
     top = min(most, up.shown * float(np.median([each.max() for each in values])))
     positive = np.concatenate(values)
     positive = positive[(positive > 0) & (positive <= top)]
-    if least >= 0 and positive.size and top > _LOGARITHMIC * positive.min():
+    if least >= -_ROUNDING * top and positive.size and top > _LOGARITHMIC * positive.min():
         axes.set_yscale("log", nonpositive="mask")  # a curve that comes to zero ends there
         axes.set_ylim(0.7 * max(positive.min(), top * 10**-_DECADES), 1.4 * top)
     elif top < most:

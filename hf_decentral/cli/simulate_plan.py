@@ -11,7 +11,8 @@ from itertools import product
 from typing import Any
 
 from hf_decentral import algorithms
-from hf_decentral.cli.simulate_settings import Settings, skew_name
+from hf_decentral.cli.simulate_lists import skew_name
+from hf_decentral.cli.simulate_settings import Settings
 
 
 @dataclass(frozen=True)
@@ -69,5 +70,5 @@ def file_name(about: dict[str, Any]) -> str:
     """The name under which a run is kept: some words for a person, and a hash of all of it."""
     text = json.dumps(about, sort_keys=True)
     words = (about["algorithm"], about["topology"], about["workers"], f"seed{about['seed']}")
-    readable = re.sub(r"[^\w.]+", "_", "-".join(map(str, words)))[:60].strip("_")
+    readable = re.sub(r"[^\w.-]+", "_", "-".join(map(str, words)))[:60].strip("_")
     return f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,124 +1,22 @@
-"""What ``hf-decentral simulate`` is told: its flags as they were typed, and what they mean."""
+"""What ``hf-decentral simulate`` is told, as values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
-
-from typer import Option
 
 from hf_decentral import algorithms, topology
 from hf_decentral import averaging as methods
+from hf_decentral.cli.simulate_flags import Flags
+from hf_decentral.cli.simulate_lists import names, of_workers, positive, values, whole_numbers
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.errors import SettingsError, TopologyError, out_of_range, unknown_name
 from hf_decentral.optim.plan import Order
 from hf_decentral.topology.expression import split
 
-T = TypeVar("T")
-
-_TRAINING, _CLOCK, _OUTPUT = "How each run trains", "A virtual clock", "What is kept"
-
 
 @dataclass(frozen=True)
-class Settings:
-    """All flags as they were typed; lists are texts with commas. A property gives what is meant.
-
-    Attributes:
-        SHARED: the flags that all runs have in common and on which their outcome depends.
-    """
-
-    SHARED: ClassVar[tuple[str, ...]] = (
-        *("problem", "dim", "steps", "batch", "averaging", "order", "period", "record"),
-        *("compute", "bandwidth", "latency", "slow_worker"),
-    )
-
-    problem: Annotated[
-        str, Option(help="What is trained: quadratic, logistic, mnist-mlp, mnist-cnn or char-gpt.")
-    ] = "quadratic"
-    algorithms: Annotated[
-        str, Option(metavar="LIST", help=f"Some of these, or all: {', '.join(algorithms.names())}.")
-    ] = "dpsgd,dadam"
-    topology: Annotated[
-        str, Option(metavar="LIST", help="As `hf-decentral topology list` names them, or 'every(8, ring)'.")
-    ] = "ring"
-    workers: Annotated[str, Option(metavar="LIST", help="Numbers of workers.")] = "16"
-    seeds: Annotated[
-        str,
-        Option(metavar="N|LIST", help="How many: 3 stands for 0,1,2. Or a list with a comma: 4,7."),
-    ] = "1"
-    skew: Annotated[
-        str,
-        Option(
-            metavar="LIST",
-            help="How samples are dealt out: iid, or the alpha of a Dirichlet distribution over labels.",
-        ),
-    ] = "iid"
-    steps: Annotated[int, Option(help="Optimizer steps of a run.", rich_help_panel=_TRAINING)] = 500
-    dim: Annotated[
-        int | None,
-        Option(help="Size of the problem: numbers of a vector, or width.", rich_help_panel=_TRAINING),
-    ] = None
-    lr: Annotated[
-        str | None,
-        Option(
-            metavar="RATE|LIST",
-            help="One learning rate for all, or 0.1,dadam=0.003. Left out: that of the algorithm.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None
-    batch: Annotated[int | None, Option(help="Rows of a worker's batch.", rich_help_panel=_TRAINING)] = None
-    averaging: Annotated[
-        str | None,
-        Option(help="Another averaging method than the algorithm's: int4.", rich_help_panel=_TRAINING),
-    ] = None
-    order: Annotated[
-        str | None, Option(help="Another order than the algorithm's.", rich_help_panel=_TRAINING)
-    ] = None
-    period: Annotated[
-        int | None, Option(help="Steps from one round to the next.", rich_help_panel=_TRAINING)
-    ] = None
-    record: Annotated[
-        int | None, Option(help="Steps from one point of a curve to the next.", rich_help_panel=_TRAINING)
-    ] = None
-    compute: Annotated[
-        str | None,
-        Option(
-            metavar="LAW",
-            help="Seconds a step computes: 0.1, 'exponential(0.05, 0.05)', 'gaussian(0.1, 0.02)', "
-            "'lognormal(0.1, 0.3)'.",
-            rich_help_panel=_CLOCK,
-        ),
-    ] = None
-    bandwidth: Annotated[
-        str | None,
-        Option(metavar="RATE", help="Of each worker's link: 1gbit, 200mbit.", rich_help_panel=_CLOCK),
-    ] = None
-    latency: Annotated[
-        float | None, Option(help="Seconds until a message begins to arrive.", rich_help_panel=_CLOCK)
-    ] = None
-    slow_worker: Annotated[
-        str | None,
-        Option(
-            "--slow-worker",
-            metavar="LIST",
-            help="Factors on the compute time of some: 3=2.0 makes worker 3 take twice as long.",
-            rich_help_panel=_CLOCK,
-        ),
-    ] = None
-    out: Annotated[
-        Path, Option(metavar="FOLDER", help="Finished runs and plots.", rich_help_panel=_OUTPUT)
-    ] = Path("runs/simulate")
-    json: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write all runs there as JSON.", rich_help_panel=_OUTPUT),
-    ] = None
-    resume: Annotated[
-        bool,
-        Option("--resume", help="Keep what FOLDER has of these runs, and go on.", rich_help_panel=_OUTPUT),
-    ] = False
+class Settings(Flags):
+    """The flags; a property gives what is meant by one."""
 
     def check(self) -> None:
         """See that all of it can be meant, as far as that is known before a run.
@@ -135,12 +33,16 @@ class Settings:
         orders = [order.value for order in Order]
         if self.order is not None and self.order not in orders:
             raise unknown_name("order", self.order, orders)
-        from hf_decentral.simulator import problems  # here: it brings the Trainer's libraries
+        # Here: they bring the Trainer's libraries.
+        from hf_decentral.simulator import problems
+        from hf_decentral.simulator.engine import NAN
 
         if self.problem not in problems.names():
             raise unknown_name("problem", self.problem, problems.names())
+        if self.nan not in NAN:
+            raise unknown_name("answer to NaN", self.nan, NAN)
         self.lr_of(self.algorithm_names[0])
-        _ = self.cluster, self.seed_numbers, self.skews
+        _ = self.cluster, self.leaving, self.coming, self.seed_numbers, self.skews
         for name in self.topology_names:
             self._check_topology(name)
 
@@ -170,7 +72,7 @@ class Settings:
         Raises:
             SettingsError: one that does not exist, or none.
         """
-        found = _each("--algorithms", self.algorithms, algorithms.names())
+        found = names("--algorithms", self.algorithms, algorithms.names())
         for name in found:
             algorithms.build(name)
         return found
@@ -182,7 +84,7 @@ class Settings:
         Raises:
             SettingsError: none.
         """
-        return _each("--topology", self.topology, topology.names())
+        return names("--topology", self.topology, topology.names())
 
     @property
     def worker_counts(self) -> list[int]:
@@ -191,7 +93,7 @@ class Settings:
         Raises:
             SettingsError: something else than whole numbers of 1 or more.
         """
-        return _whole("--workers", self.workers, 1, "16 or 8,64,512")
+        return whole_numbers("--workers", self.workers, 1, "write for example 16 or 8,64,512")
 
     @property
     def seed_numbers(self) -> list[int]:
@@ -202,8 +104,8 @@ class Settings:
         """
         advice = "3 stands for the seeds 0, 1 and 2, and '3,' for the seed 3"
         if "," in self.seeds:
-            return _whole("--seeds", self.seeds, 0, advice)
-        return list(range(_whole("--seeds", self.seeds, 1, advice)[0]))
+            return whole_numbers("--seeds", self.seeds, 0, advice)
+        return list(range(whole_numbers("--seeds", self.seeds, 1, advice)[0]))
 
     @property
     def skews(self) -> list[float | None]:
@@ -214,9 +116,9 @@ class Settings:
         """
 
         def read(text: str) -> float | None:
-            return None if text == "iid" else _positive(text)
+            return None if text == "iid" else positive(text)
 
-        return _values("--skew", self.skew, read, "iid, or numbers above 0", "write for example iid,0.1")
+        return values("--skew", self.skew, read, "iid, or numbers above 0", "write for example iid,0.1")
 
     @property
     def cluster(self) -> Cluster | None:
@@ -229,19 +131,30 @@ class Settings:
         if given == (None,) * len(given):
             return None
         usual = Cluster()
-
-        def read(part: str) -> tuple[int, float]:
-            worker, _, factor = part.partition("=")
-            return int(worker), float(factor)
-
-        expected, advice = "workers and factors", "write for example 3=2.0,5=4"
-        slow = self.slow_worker and _values("--slow-worker", self.slow_worker, read, expected, advice)
         return Cluster(
             compute=usual.compute if self.compute is None else self.compute,
-            slow=dict(slow or ()),
+            slow=of_workers("--slow-worker", self.slow_worker, "3=2,5=1.5"),
             link=usual.link if self.bandwidth is None else self.bandwidth,
             latency=usual.latency if self.latency is None else self.latency,
         )
+
+    @property
+    def leaving(self) -> dict[int, float]:
+        """Which workers leave, and when.
+
+        Raises:
+            SettingsError: something else than a list of workers and times.
+        """
+        return of_workers("--deaths", self.deaths, "3=100")
+
+    @property
+    def coming(self) -> dict[int, float]:
+        """Which workers come, and when.
+
+        Raises:
+            SettingsError: something else than a list of workers and times.
+        """
+        return of_workers("--joins", self.joins, "3=200")
 
     def lr_of(self, algorithm: str) -> float:
         """The learning rate of an algorithm: the one named for it, the one for all, or its own.
@@ -256,48 +169,9 @@ class Settings:
             if name and name not in self.algorithm_names:
                 raise unknown_name("algorithm in --lr", name, self.algorithm_names)
             try:
-                found[name] = _positive(rate)
+                found[name] = positive(rate)
             except ValueError:
                 raise out_of_range("--lr", part, expected, advice) from None
         if self.lr is not None and not found:
             raise out_of_range("--lr", self.lr, expected, advice)
         return found.get(algorithm, found.get("", algorithms.build(algorithm).lr))
-
-
-def skew_name(skew: float | None) -> str:
-    """How the rows were dealt out, as it is typed."""
-    return "iid" if skew is None else f"{skew:g}"
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not (isfinite(value) and value > 0):
-        raise ValueError(text)
-    return value
-
-
-def _values(flag: str, text: str, read: Callable[[str], T], expected: str, advice: str) -> list[T]:
-    """The values of a list with commas, each once, in its order."""
-    try:
-        found = list(dict.fromkeys(read(part) for part in split(text)))
-    except ValueError:
-        raise out_of_range(flag, text, expected, advice) from None
-    if not found:
-        raise out_of_range(flag, text, expected, advice)
-    return found
-
-
-def _whole(flag: str, text: str, least: int, advice: str) -> list[int]:
-    def read(part: str) -> int:
-        value = int(part)
-        if value < least:
-            raise ValueError(part)
-        return value
-
-    return _values(flag, text, read, f"whole numbers, {least} or more", advice)
-
-
-def _each(flag: str, text: str, known: Sequence[str]) -> list[str]:
-    """The names of a list; ``all`` stands for the known ones."""
-    asked = _values(flag, text, str, "names with commas, or all", f"{known[0]} is one")
-    return list(dict.fromkeys(name for part in asked for name in (known if part == "all" else [part])))

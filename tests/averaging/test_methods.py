@@ -7,7 +7,9 @@ import copy
 import pytest
 import torch
 
-from hf_decentral.averaging import TABLE, State, build
+from hf_decentral.averaging import TABLE, State
+from hf_decentral.averaging import build as build_method
+from hf_decentral.averaging.base import Averaging
 from hf_decentral.errors import SettingsError
 from hf_decentral.optim.flight import Flight
 from hf_decentral.topology import Topology
@@ -21,7 +23,23 @@ AVERAGES = [name for name in TABLE if name not in OUTER]
 FOLDING = {"push_sum"}  # what the local step added is taken into the state when a round begins, once
 # What may remain of the distance: where parameters are rounded themselves, not their differences, they stay
 # apart by the rounding; with differences it is only a matter of time.
-FLOORS = {"bf16": 2e-3, "fp16": 3e-4, "int8": 1e-2, "low_rank": 1e-4, "random_k": 0.6, "top_k": 0.02}
+FLOORS = {
+    "bf16": 2e-3,
+    "choco": 0.02,
+    "deepsqueeze": 1e-2,
+    "fp16": 3e-4,
+    "int8": 1e-2,
+    "low_rank": 1e-4,
+    "moniqua": 0.05,
+    "random_k": 0.6,
+    "top_k": 0.02,
+}
+# Workers here are further apart than in training.
+TEXTS = {"moniqua": "moniqua(8, 24)"}
+
+
+def build(name: str) -> Averaging:
+    return build_method(TEXTS.get(name, name))
 
 
 def prepared(name: str, x: torch.Tensor, rounds: Topology) -> State:
