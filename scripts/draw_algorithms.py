@@ -3,8 +3,8 @@
     python scripts/draw_algorithms.py                        # all pages, about ten minutes on two cores
     python scripts/draw_algorithms.py --only slowmo choco    # some of them
 
-Each picture has the algorithm beside D-PSGD on the same topology and beside SGD with the mean of all workers in
-every step, which is what All-Reduce computes: 16 workers on a ring, shards skewed by label, each algorithm at
+Each picture has the algorithm beside D-PSGD on the same topology and beside SGD with the mean of all in every
+step, which is what All-Reduce computes: 16 workers on a ring, shards skewed by label, each algorithm at
 the rate of its row, one seed. The problem is a perceptron on digits where they are there, else logistic
 regression.
 """
