@@ -17,6 +17,7 @@ from hf_decentral.integrations.settings import resolve
         "then(ring, 2, every(3, complete))",
         "rounds(2, aer)",
         "above(0.25, every(2, ring))",
+        "lazy(every(2, ring))",
     ],
 )
 def test_what_is_read_is_what_a_topology_is_called(text: str) -> None:
@@ -47,6 +48,7 @@ def test_rounds_are_those_of_the_combinators() -> None:
         ("evry(8, ring)", "did you mean 'every'"),
         ("every(8, rng)", "did you mean 'ring'"),
         ("every(0, ring)", "1 or more"),
+        ("lazy(2, ring)", "write for example"),
         ("every(2.5, ring)", "write for example"),
         ("above(True, ring)", "write for example"),
         ("above(1e999, ring)", "0 or more"),
