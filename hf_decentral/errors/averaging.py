@@ -37,10 +37,10 @@ def must_repeat(averaging: str, topology: str) -> SettingsError:
 
 
 def no_complex() -> SettingsError:
-    """A method that encodes real numbers, and complex parameters."""
+    """A method that encodes or corrects real numbers, and complex parameters."""
     return SettingsError(
         sentence(
-            "complex parameters were given to an averaging method that encodes",
+            "complex parameters were given to an averaging method that encodes or corrects",
             "real parameters",
             "use averaging 'plain', or hold real and imaginary parts as parameters of their own",
         )

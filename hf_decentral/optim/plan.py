@@ -18,6 +18,7 @@ from hf_decentral.errors.averaging import (
     wrong_delay,
     wrong_order,
 )
+from hf_decentral.errors.corrections import not_delayed
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Hosts, Topology
 
@@ -89,6 +90,8 @@ def make_plan(
         raise wrong_order(averaging, order, method.orders)
     if method.whole and any(r.groups != (tuple(range(workers)),) for r in _talks(topology)) and workers > 1:
         raise must_be_whole(averaging, topology.name)
+    if method.check_topology is not None and workers > 1:
+        method.check_topology(topology)
     plan = Plan(topology, averaging, method, Order(order), bucket_mb, delay)
     _check_delay(plan)
     return plan
@@ -108,6 +111,8 @@ def _check_delay(plan: Plan) -> None:
         raise wrong_delay(plan.delay, plan.order.value, least)
     if not plan.late_by:
         return
+    if not plan.method.delays:
+        raise not_delayed(plan.averaging, plan.delay, least)
     topology = plan.topology
     rounds = topology.rounds(2 * (topology.period or 64))
     begun = [step for step, round in enumerate(rounds) if not round.idle]
