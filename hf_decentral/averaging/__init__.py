@@ -11,6 +11,7 @@ import torch
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
+from hf_decentral.averaging.corrections import ROWS as CORRECTIONS
 from hf_decentral.averaging.plain import plain
 from hf_decentral.codecs import Blockwise, Half, LowRank, RandomK, TopK
 from hf_decentral.errors import out_of_range, unknown_name
@@ -87,6 +88,7 @@ TABLE: dict[str, Entry] = {
         (0.05, 0.1),
         (False, False),
     ),
+    **{name: Entry(*row) for name, row in CORRECTIONS.items()},
 }
 
 __all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "Local", "State", "build", "names", "plain"]
