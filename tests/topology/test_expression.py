@@ -22,6 +22,7 @@ from hf_decentral.integrations.settings import resolve
         "random_matching(7)",
         "then(random_ring(3), 5, d_equistatic(1, 2))",
         "u_equistatic(0, 3)",
+        "lazy(every(2, ring))",
     ],
 )
 def test_what_is_read_is_what_a_topology_is_called(text: str) -> None:
@@ -52,6 +53,7 @@ def test_rounds_are_those_of_the_combinators() -> None:
         ("evry(8, ring)", "did you mean 'every'"),
         ("every(8, rng)", "did you mean 'ring'"),
         ("every(0, ring)", "1 or more"),
+        ("lazy(2, ring)", "write for example"),
         ("every(2.5, ring)", "write for example"),
         ("above(True, ring)", "write for example"),
         ("above(1e999, ring)", "0 or more"),
