@@ -12,6 +12,7 @@ from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloc
 from hf_decentral.averaging.plain import plain
 from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
 from hf_decentral.averaging.push_sum import push_sum
+from hf_decentral.averaging.scalecom import scalecom
 from hf_decentral.errors import out_of_range
 
 
@@ -121,6 +122,11 @@ TABLE: dict[str, Entry] = {
         lambda fraction, gamma: remembered(_codec("random_k", fraction), _gamma(gamma)),
         "a random run of the differences: random_k(fraction, gamma)",
         (0.1, 0.1),
+    ),
+    "scalecom": Entry(
+        scalecom,
+        "one worker in turn says which few numbers of the updates all send: scalecom(fraction, beta)",
+        (0.05, 1.0),
     ),
     "slowmo": Entry(
         lambda beta, alpha: slowmo(_momentum(beta), _outer_rate(alpha)),

@@ -13,8 +13,10 @@ from torch import Tensor
 from hf_decentral.averaging import Averaging, State, build
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.moniqua import moniqua
+from hf_decentral.averaging.scalecom import scalecom
 from hf_decentral.codecs import Blockwise, Codec, Span, TopK
 from hf_decentral.errors import ParameterError, SettingsError
+from hf_decentral.optim import decentralize
 from hf_decentral.optim.flight import Flight
 from hf_decentral.topology import Topology
 from hf_decentral.topology import build as build_topology
@@ -259,6 +261,87 @@ def test_moniqua_with_other_numbers_is_refused(text: str, told: str) -> None:
     with pytest.raises(SettingsError) as found:
         build(text)
     assert told in str(found.value)
+
+
+# ScaleCom
+
+
+def scaled(fraction: float, beta: float, steps: int) -> list[tuple[Array, Array, Array, Array]]:
+    """Parameters before and after, the updates of the workers, and what is remembered, of each round."""
+    start = np.repeat(drawn(9, 1, SIZE), WORKERS, 0)
+    run = Run(scalecom(fraction, beta), "complete").begin(start)
+    x, seen = start, []
+    for step in range(steps):
+        update = drawn(step + 20)
+        after = run(x + update)
+        seen.append((x, after, update, run.state["lost"].numpy().copy()))
+        x = after
+    return seen
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_scalecom_is_the_rule_of_the_paper(beta: float) -> None:
+    lost = np.zeros((WORKERS, SIZE))
+    for step, (before, after, update, remembers) in enumerate(scaled(3 / SIZE, beta, 15)):
+        meant = lost + update
+        chosen = np.argsort(np.abs(meant[step % WORKERS]))[-3:]
+        sent = np.zeros_like(meant)
+        sent[:, chosen] = meant[:, chosen]
+        near(after, before + sent.mean(0))
+        lost = lost + beta * (update - sent)
+        near(remembers, lost)
+
+
+def test_scalecom_sends_the_same_few_numbers_of_all_workers() -> None:
+    """So the sum is as short as its parts: choosing commutes with summing."""
+    for before, after, _, _ in scaled(3 / SIZE, 1.0, 12):
+        assert (after == after[0]).all()
+        assert np.count_nonzero(after[0] - before[0]) == 3
+
+
+def test_scalecom_with_all_numbers_is_centralized_training() -> None:
+    for before, after, update, lost in scaled(1.0, 1.0, 8):
+        near(after, before + update.mean(0))
+        near(lost, np.zeros_like(lost))
+
+
+def test_scalecom_with_what_it_remembers_follows_plain_training() -> None:
+    virtual = None
+    for before, after, update, lost in scaled(2 / SIZE, 1.0, 20):
+        virtual = before[0] if virtual is None else virtual
+        virtual = virtual + update.mean(0)
+        near(after[0] + lost.mean(0), virtual)
+
+
+def test_scalecom_leaves_out_what_is_no_number() -> None:
+    start = np.zeros((WORKERS, SIZE))
+    run, bad = Run(scalecom(1.0, 1.0), "complete").begin(start), drawn()
+    bad[3, 4] = np.nan
+    expected = np.nan_to_num(bad).mean(0)
+    near(run(bad), np.repeat(expected[None], WORKERS, 0))
+
+
+def test_scalecom_counts_what_it_sends() -> None:
+    run = Run(scalecom(0.1, 1.0), "complete").begin(np.zeros((WORKERS, 480)))
+    run(drawn(0, WORKERS, 480))
+    places, values = 4 * 48 * (WORKERS - 1) / WORKERS, 8 * 48 * 2 * (WORKERS - 1) / WORKERS
+    assert run.wire.sent_bytes == places + values
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"topology": "ring", "order": "atc"}, "mean of all workers"),
+        ({"topology": "complete", "order": "awc"}, "works with order 'atc'"),
+        ({"averaging": "scalecom(0)"}, "fraction=0"),
+        ({"averaging": "scalecom(0.1, 2)"}, "beta=2"),
+    ],
+)
+def test_scalecom_where_it_cannot_be_is_refused(how: dict[str, str], told: str) -> None:
+    p = torch.nn.Parameter(torch.ones(WORKERS, 3))
+    how = {"topology": "complete", "order": "atc", "averaging": "scalecom"} | how
+    with pytest.raises(SettingsError, match=told):
+        decentralize(torch.optim.SGD([p], lr=0.1), transport=Memory(WORKERS), **how)
 
 
 # What is refused of codecs
