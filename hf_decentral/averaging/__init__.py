@@ -10,6 +10,7 @@ from hf_decentral.averaging.expression import Chosen, Entry, evaluate
 from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
+from hf_decentral.averaging.powergossip import powergossip
 from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
 from hf_decentral.averaging.push_sum import push_sum
 from hf_decentral.averaging.scalecom import scalecom
@@ -114,6 +115,12 @@ TABLE: dict[str, Entry] = {
         (False, False),
     ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
+    "powergossip": Entry(
+        lambda rank: powergossip(codecs.rank_of(rank)),
+        "the main directions in which neighbours differ, found together: powergossip(rank)",
+        (1,),
+        (True,),
+    ),
     "push_sum": Entry(
         lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, prompt=True),
         "parameters with a weight each, for directed rounds",

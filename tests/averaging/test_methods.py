@@ -52,8 +52,10 @@ def prepared(name: str, x: torch.Tensor, rounds: Topology) -> State:
 
 
 def on(name: str, topology: str) -> Topology:
-    """The topology, or the complete one where the method needs it."""
-    return build_topology("complete" if build(name).whole else topology, WORKERS)
+    """The topology, or another one where the method cannot do with it."""
+    rounds = build_topology("complete" if build(name).whole else topology, WORKERS)
+    mutual = all(round.mutual for round in rounds.rounds())
+    return build_topology("base_graph", WORKERS) if build(name).mutual and not mutual else rounds
 
 
 def land(name: str, x: torch.Tensor, rounds: Topology, state: State, step: int) -> None:

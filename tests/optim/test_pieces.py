@@ -33,7 +33,7 @@ def stacked(kind: type[torch.optim.Optimizer], bucket_mb: float, averaging: str 
 
 def one_by_one(averaging: str) -> bool:
     """Whether a method for this order and topology treats every number by itself."""
-    together = {"choco", "deepsqueeze", "int4", "int8", "low_rank", "random_k", "top_k"}
+    together = {"choco", "deepsqueeze", "int4", "int8", "low_rank", "powergossip", "random_k", "top_k"}
     method = build(averaging)
     return averaging not in together and "awc" in method.orders and not method.whole
 
