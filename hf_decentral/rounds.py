@@ -80,6 +80,47 @@ class Round:
                 found.append(tuple(group))
         return tuple(found)
 
+    @cached_property
+    def mutual(self) -> bool:
+        """True where any two workers hear each other with the same weight."""
+        weights = [dict(row) for row in self.rows]
+        return all(
+            abs(weights[j].get(i, 0.0) - weight) <= 1e-12
+            for i, row in enumerate(self.rows)
+            for j, weight in row
+        )
+
+    @cached_property
+    def matchings(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The pairs ``(i, j)``, ``i < j``, of workers that talk, in sets in which nobody is twice.
+
+        Each pair goes to the first set that has room for it, so that there are fewer sets than twice the
+        neighbours of the worker that has most of them (greedy colouring of edges).
+        """
+        busy: list[set[int]] = []
+        found: list[list[tuple[int, int]]] = []
+        for pair in sorted(
+            {(min(i, j), max(i, j)) for i, row in enumerate(self.rows) for j, _ in row if i != j}
+        ):
+            k = next((k for k, workers in enumerate(busy) if workers.isdisjoint(pair)), len(busy))
+            if k == len(busy):
+                busy.append(set())
+                found.append([])
+            busy[k].update(pair)
+            found[k].append(pair)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def swaps(self) -> tuple[Round, ...]:
+        """A round for each of :attr:`matchings`, in which a worker hears its partner alone."""
+        rounds = []
+        for pairs in self.matchings:
+            rows: list[Row] = [((i, 1.0),) for i in range(self.workers)]
+            for i, j in pairs:
+                rows[i], rows[j] = ((j, 1.0),), ((i, 1.0),)
+            rounds.append(Round(tuple(rows)))
+        return tuple(rounds)
+
     def senders(self, worker: int) -> tuple[int, ...]:
         """Whom ``worker`` hears, itself excepted, ascending."""
         return tuple(j for j, _ in self.rows[worker] if j != worker)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_decentral.rounds import Round
+from hf_decentral.topology import build
 
 
 @st.composite
@@ -62,3 +63,28 @@ def test_directed_weights_have_receivers_of_their_own() -> None:
     assert [round.receivers(i) for i in range(3)] == [(1,), (2,), (0,)]
     assert round.matrix().tolist() == [[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]]
     assert (round.workers, round.idle, round.groups) == (3, False, None)
+
+
+@settings(deadline=None)
+@given(symmetric_rounds())
+def test_matchings_hold_every_pair_once_and_nobody_twice(round: Round) -> None:
+    matrix = round.matrix()
+    workers = range(round.workers)
+    pairs = [pair for matching in round.matchings for pair in matching]
+    assert sorted(pairs) == [(i, j) for i in workers for j in workers if i < j and matrix[i, j]]
+    for matching in round.matchings:
+        met = [worker for pair in matching for worker in pair]
+        assert len(met) == len(set(met))
+    assert len(round.matchings) < 2 * max(1, *(len(round.senders(worker)) for worker in workers))
+    assert round.mutual
+
+
+def test_a_swap_gives_each_the_numbers_of_its_partner() -> None:
+    swap = build("ring", 5)(0).swaps[0]
+    assert swap.rows == (((1, 1.0),), ((0, 1.0),), ((3, 1.0),), ((2, 1.0),), ((4, 1.0),))
+
+
+def test_rounds_are_mutual_where_weights_are_symmetric() -> None:
+    assert build("ring", 5)(0).mutual
+    assert not build("one_peer_exponential", 5)(0).mutual
+    assert not Round((((0, 0.5), (1, 0.5)), ((0, 0.25), (1, 0.75)))).mutual

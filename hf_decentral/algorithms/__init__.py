@@ -148,6 +148,17 @@ TABLE: dict[str, Algorithm] = {
         order="awc",
         averaging="push_sum",
     ),
+    "powergossip": Algorithm(
+        "neighbours find the main directions of their differences together",
+        "Vogels et al. 2020, arXiv 2008.01425",
+        averaging="powergossip",
+    ),
+    "scalecom": Algorithm(
+        "the mean of the few numbers that one worker in turn chooses; the others are remembered",
+        "Chen et al. 2020, arXiv 2104.11125",
+        averaging="scalecom",
+        topology="complete",
+    ),
     "sgp": Algorithm(
         "push-sum along directed rounds",
         "Assran et al. 2018, arXiv 1811.10792",

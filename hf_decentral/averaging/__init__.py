@@ -11,8 +11,10 @@ from hf_decentral.averaging.expression import Chosen, Entry, evaluate
 from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
+from hf_decentral.averaging.powergossip import powergossip
 from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
 from hf_decentral.averaging.push_sum import push_sum
+from hf_decentral.averaging.scalecom import scalecom
 from hf_decentral.errors import out_of_range
 
 
@@ -114,6 +116,12 @@ TABLE: dict[str, Entry] = {
         (False, False),
     ),
     "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
+    "powergossip": Entry(
+        lambda rank: powergossip(codecs.rank_of(rank)),
+        "the main directions in which neighbours differ, found together: powergossip(rank)",
+        (1,),
+        (True,),
+    ),
     "push_sum": Entry(
         lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, delays=False),
         "parameters with a weight each, for directed rounds",
@@ -122,6 +130,11 @@ TABLE: dict[str, Entry] = {
         lambda fraction, gamma: remembered(_codec("random_k", fraction), _gamma(gamma)),
         "a random run of the differences: random_k(fraction, gamma)",
         (0.1, 0.1),
+    ),
+    "scalecom": Entry(
+        scalecom,
+        "one worker in turn says which few numbers of the updates all send: scalecom(fraction, beta)",
+        (0.05, 1.0),
     ),
     "slowmo": Entry(
         lambda beta, alpha: slowmo(_momentum(beta), _outer_rate(alpha)),

@@ -74,6 +74,7 @@ class Averaging:
             bring what arrived into parameters that have moved on; None adds ``arrived - sent``.
         orders: where the average may stand relative to the local step.
         whole: it needs rounds that are the mean of all workers.
+        mutual: it needs rounds in which any two workers hear each other with the same weight.
         push: it serves rounds of whose weights only the columns sum to one.
         informed: it looks at ``state.local``.
         delays: its exchanges may travel for several local steps.
@@ -90,6 +91,7 @@ class Averaging:
     land: Callable[[Tensor, Tensor, Tensor, State], None] | None = None
     orders: tuple[str, ...] = ("awc", "atc", "cta")
     whole: bool = False
+    mutual: bool = False
     push: bool = False
     informed: bool = False
     delays: bool = True

@@ -7,7 +7,19 @@ from hf_decentral.codecs.blockwise import Blockwise
 from hf_decentral.codecs.half import Half
 from hf_decentral.codecs.low_rank import LowRank
 from hf_decentral.codecs.modulo import Modulo
-from hf_decentral.codecs.names import TABLE, Row
+from hf_decentral.codecs.names import TABLE, Row, rank_of
 from hf_decentral.codecs.sparse import RandomK, TopK
 
-__all__ = ["TABLE", "Blockwise", "Codec", "Half", "LowRank", "Modulo", "RandomK", "Row", "Span", "TopK"]
+__all__ = [
+    "TABLE",
+    "Blockwise",
+    "Codec",
+    "Half",
+    "LowRank",
+    "Modulo",
+    "RandomK",
+    "Row",
+    "Span",
+    "TopK",
+    "rank_of",
+]

@@ -70,16 +70,11 @@ class LowRank(Codec):
         return out
 
     def _matrices(self, numel: int) -> list[tuple[int, int, int]]:
-        """Offset, rows and columns of everything in the bucket."""
         whole: tuple[Span, ...] = ((0, (numel,)),)
-        return [
-            (offset, shape[0], math.prod(shape[1:])) if len(shape) > 1 else (offset, 1, math.prod(shape))
-            for offset, shape in self._layout or whole
-            if math.prod(shape)
-        ]
+        return matrices(self._layout or whole)
 
     def _thin(self, rows: int, columns: int) -> bool:
-        return self._rank * (rows + columns) < rows * columns
+        return shorter(self._rank, rows, columns)
 
     def _length(self, rows: int, columns: int) -> int:
         return self._rank * (rows + columns) if self._thin(rows, columns) else rows * columns
@@ -97,3 +92,17 @@ class LowRank(Codec):
                 yield matrix, part[:cut].view(rows, self._rank), part[cut:].view(columns, self._rank)
             else:
                 yield matrix, part.view(rows, columns), None
+
+
+def matrices(layout: Sequence[Span]) -> list[tuple[int, int, int]]:
+    """Offset, rows and columns of everything in a bucket; a vector is one row."""
+    return [
+        (offset, shape[0], math.prod(shape[1:])) if len(shape) > 1 else (offset, 1, math.prod(shape))
+        for offset, shape in layout
+        if math.prod(shape)
+    ]
+
+
+def shorter(rank: int, rows: int, columns: int) -> bool:
+    """Whether two thin matrices have fewer numbers than the one that they stand for."""
+    return rank * (rows + columns) < rows * columns

@@ -116,6 +116,19 @@ def no_complex() -> SettingsError:
     )
 
 
+def must_be_mutual(averaging: str, topology: str) -> SettingsError:
+    """A method in which two workers work on their difference together, and rounds of one direction."""
+    return SettingsError(
+        sentence(
+            f"averaging={averaging!r} was given with topology {topology!r}, in which a worker hears others "
+            "than those who hear it, or with another weight",
+            "expected workers that hear each other with one weight, since the two of a pair work out "
+            "together in what they differ",
+            "use 'ring', 'aer' or another undirected topology, or averaging 'low_rank'",
+        )
+    )
+
+
 def wrong_order(averaging: str, order: str, orders: Sequence[str]) -> SettingsError:
     """A method that stands in another place relative to the local step."""
     return SettingsError(

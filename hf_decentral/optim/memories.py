@@ -94,6 +94,7 @@ class Memories:
 
 def _at(x: Tensor, item: Tensor) -> Tensor:
     """What was remembered of a bucket, beside it."""
-    if item.shape != x.shape and item.shape != (len(x), x.shape[1] + 1):
+    kept = item.dim() == 3 and len(item) == len(x)  # whose further shape the method looks at
+    if not kept and item.shape != x.shape and item.shape != (len(x), x.shape[1] + 1):
         raise wrong_checkpoint(f"a bucket of {list(item.shape)}", f"one of {list(x.shape)}")
     return item.to(x.device)

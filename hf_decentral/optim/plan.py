@@ -12,6 +12,7 @@ from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.averaging import (
+    must_be_mutual,
     must_be_whole,
     must_repeat,
     too_many_in_flight,
@@ -92,6 +93,8 @@ def make_plan(
         raise must_repeat(averaging, topology.name)
     if topology.push and not method.push:
         raise must_push(averaging, topology.name)
+    if method.mutual and not all(round.mutual for round in _talks(topology)):
+        raise must_be_mutual(averaging, topology.name)
     if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
     if order not in method.orders:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,8 +14,11 @@ from torch import Tensor
 from hf_decentral.averaging import Averaging, State, build
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.moniqua import moniqua
+from hf_decentral.averaging.powergossip import powergossip
+from hf_decentral.averaging.scalecom import scalecom
 from hf_decentral.codecs import Blockwise, Codec, Span, TopK
 from hf_decentral.errors import ParameterError, SettingsError
+from hf_decentral.optim import decentralize
 from hf_decentral.optim.flight import Flight
 from hf_decentral.topology import Topology
 from hf_decentral.topology import build as build_topology
@@ -259,6 +263,238 @@ def test_moniqua_with_other_numbers_is_refused(text: str, told: str) -> None:
     with pytest.raises(SettingsError) as found:
         build(text)
     assert told in str(found.value)
+
+
+# ScaleCom
+
+
+def scaled(fraction: float, beta: float, steps: int) -> list[tuple[Array, Array, Array, Array]]:
+    """Parameters before and after, the updates of the workers, and what is remembered, of each round."""
+    start = np.repeat(drawn(9, 1, SIZE), WORKERS, 0)
+    run = Run(scalecom(fraction, beta), "complete").begin(start)
+    x, seen = start, []
+    for step in range(steps):
+        update = drawn(step + 20)
+        after = run(x + update)
+        seen.append((x, after, update, run.state["lost"].numpy().copy()))
+        x = after
+    return seen
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_scalecom_is_the_rule_of_the_paper(beta: float) -> None:
+    lost = np.zeros((WORKERS, SIZE))
+    for step, (before, after, update, remembers) in enumerate(scaled(3 / SIZE, beta, 15)):
+        meant = lost + update
+        chosen = np.argsort(np.abs(meant[step % WORKERS]))[-3:]
+        sent = np.zeros_like(meant)
+        sent[:, chosen] = meant[:, chosen]
+        near(after, before + sent.mean(0))
+        lost = lost + beta * (update - sent)
+        near(remembers, lost)
+
+
+def test_scalecom_sends_the_same_few_numbers_of_all_workers() -> None:
+    """So the sum is as short as its parts: choosing commutes with summing."""
+    for before, after, _, _ in scaled(3 / SIZE, 1.0, 12):
+        assert (after == after[0]).all()
+        assert np.count_nonzero(after[0] - before[0]) == 3
+
+
+def test_scalecom_with_all_numbers_is_centralized_training() -> None:
+    for before, after, update, lost in scaled(1.0, 1.0, 8):
+        near(after, before + update.mean(0))
+        near(lost, np.zeros_like(lost))
+
+
+def test_scalecom_with_what_it_remembers_follows_plain_training() -> None:
+    virtual = None
+    for before, after, update, lost in scaled(2 / SIZE, 1.0, 20):
+        virtual = before[0] if virtual is None else virtual
+        virtual = virtual + update.mean(0)
+        near(after[0] + lost.mean(0), virtual)
+
+
+def test_scalecom_leaves_out_what_is_no_number() -> None:
+    start = np.zeros((WORKERS, SIZE))
+    run, bad = Run(scalecom(1.0, 1.0), "complete").begin(start), drawn()
+    bad[3, 4] = np.nan
+    expected = np.nan_to_num(bad).mean(0)
+    near(run(bad), np.repeat(expected[None], WORKERS, 0))
+
+
+def test_scalecom_counts_what_it_sends() -> None:
+    run = Run(scalecom(0.1, 1.0), "complete").begin(np.zeros((WORKERS, 480)))
+    run(drawn(0, WORKERS, 480))
+    places, values = 4 * 48 * (WORKERS - 1) / WORKERS, 8 * 48 * 2 * (WORKERS - 1) / WORKERS
+    assert run.wire.sent_bytes == places + values
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"topology": "ring", "order": "atc"}, "mean of all workers"),
+        ({"topology": "complete", "order": "awc"}, "works with order 'atc'"),
+        ({"averaging": "scalecom(0)"}, "fraction=0"),
+        ({"averaging": "scalecom(0.1, 2)"}, "beta=2"),
+    ],
+)
+def test_scalecom_where_it_cannot_be_is_refused(how: dict[str, str], told: str) -> None:
+    p = torch.nn.Parameter(torch.ones(WORKERS, 3))
+    how = {"topology": "complete", "order": "atc", "averaging": "scalecom"} | how
+    with pytest.raises(SettingsError, match=told):
+        decentralize(torch.optim.SGD([p], lr=0.1), transport=Memory(WORKERS), **how)
+
+
+# PowerGossip
+
+MATRICES = [
+    (0, (4, 5)),
+    (32, (3,)),
+    (48, (6, 2, 3)),
+    (96, (2, 2)),
+]  # two thin ones, and two that travel whole
+
+
+def packed(parts: Sequence[Array]) -> Array:
+    """A bucket ``[W, 112]`` with gaps between the parameters, as buckets have them."""
+    x = np.zeros((len(parts[0]), 112))
+    for (offset, _), part in zip(MATRICES, parts, strict=True):
+        x[:, offset : offset + part[0].size] = part.reshape(len(part), -1)
+    return x
+
+
+def parts_of(x: Array) -> list[Array]:
+    return [x[:, at : at + int(np.prod(shape))].reshape(len(x), *shape) for at, shape in MATRICES]
+
+
+def power_round(x: Array, directions: dict[tuple[int, int, int], Array], weights: Array, rank: int) -> Array:
+    """The rule of the paper for every edge, matrix by matrix; changes the directions."""
+    parts = [part.reshape(len(x), part.shape[1], -1) for part in parts_of(x)]
+    moved = [np.zeros_like(part) for part in parts]
+    for i, j in np.argwhere(np.triu(weights, 1)):
+        for k, part in enumerate(parts):
+            difference = part[j] - part[i]
+            if rank * sum(difference.shape) < difference.size:
+                left = np.linalg.qr(difference @ directions[i, j, k])[0]
+                directions[i, j, k] = difference.T @ left
+                difference = left @ directions[i, j, k].T
+            moved[k][i] += weights[i, j] * difference
+            moved[k][j] -= weights[i, j] * difference
+    return packed([part + move for part, move in zip(parts, moved, strict=True)])
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("topology", ["ring", "complete", "hierarchical"])
+def test_powergossip_is_the_rule_of_the_paper(topology: str, rank: int) -> None:
+    x = packed([drawn(k, WORKERS, *shape) for k, (_, shape) in enumerate(MATRICES)])
+    run = Run(powergossip(rank), topology, MATRICES).begin(x)
+    known: dict[str, dict[tuple[int, int, int], Array]] = {}
+    for step in range(6):
+        x = x + packed([0.1 * drawn(step + k, WORKERS, *shape) for k, (_, shape) in enumerate(MATRICES)])
+        round = run.rounds(step)
+        if round.key not in known:
+            start = run.state[f"directions {round.key}"][0, 0].numpy()
+            both = {0: start[: 5 * rank].reshape(5, rank), 2: start[5 * rank :].reshape(6, rank)}
+            edges = np.argwhere(np.triu(run.weights, 1))
+            known[round.key] = {(i, j, k): part for i, j in edges for k, part in both.items()}
+        expected = power_round(x, known[round.key], run.weights, rank)
+        total = x.sum(0)
+        x = run(x)
+        near(x, expected, 1e-10)
+        near(x.sum(0), total, 1e-12)
+
+
+def alone(rank: int = 1) -> tuple[Run, Callable[[Array], Array]]:
+    """Two workers with one matrix of 6 x 5."""
+    run = Run(powergossip(rank), build_topology("ring", 2), [(0, (6, 5))]).begin(np.zeros((2, 30)))
+    return run, lambda x: (x[1] - x[0]).reshape(6, 5)
+
+
+def test_a_step_of_powergossip_is_a_projection_of_that_rank() -> None:
+    run, difference = alone()
+    x = drawn(4, 2, 30)
+    before, after = difference(x), difference(run(x))
+    assert np.linalg.matrix_rank(before - after) == 1
+    np.testing.assert_allclose((after**2).sum(), (before**2).sum() - ((before - after) ** 2).sum())
+
+
+def test_powergossip_takes_what_differs_away() -> None:
+    run, difference = alone()
+    x = drawn(4, 2, 30)
+    total, sizes = x.sum(0), []
+    for _ in range(60):
+        x = run(x)
+        sizes.append(float(np.linalg.norm(difference(x))))
+    near(x.sum(0), total)
+    assert sizes[-1] < 1e-12
+    assert all(after <= before + 1e-14 for before, after in pairwise(sizes))
+
+
+def test_both_of_a_pair_remember_the_same_bits() -> None:
+    x = packed([drawn(k, WORKERS, *shape) for k, (_, shape) in enumerate(MATRICES)])
+    run = Run(powergossip(1), "ring", MATRICES).begin(x)
+    start = run.state[f"directions {run.rounds(0).key}"].clone()
+    for _ in range(3):
+        x = run(x)
+    known = run.state[f"directions {run.rounds(0).key}"]
+    for k, pairs in enumerate(run.rounds(0).matchings):
+        for i, j in pairs:
+            assert torch.equal(known[i, k], known[j, k])
+            assert not torch.equal(known[i, k], start[i, k])
+
+
+def test_powergossip_lets_equal_workers_be_and_goes_on_afterwards() -> None:
+    run, difference = alone()
+    x = np.repeat(drawn(4, 1, 30), 2, 0)
+    np.testing.assert_array_equal(run(run(x)), x)
+    x[0] += drawn(5, 30)
+    before = np.linalg.norm(difference(x))
+    assert np.linalg.norm(difference(run(x))) < 0.99 * before
+
+
+def test_powergossip_lets_nobody_catch_what_is_no_number() -> None:
+    """A worker keeps what it has; neighbours take no part of it, and the rest comes together."""
+    x = packed([drawn(k, WORKERS, *shape) for k, (_, shape) in enumerate(MATRICES)])
+    x[2, 7], x[2, 33] = np.nan, np.inf
+    run = Run(powergossip(1), "ring", MATRICES).begin(np.zeros_like(x))
+    for _ in range(200):
+        x = run(x)
+    assert np.argwhere(~np.isfinite(x)).tolist() == [[2, 7], [2, 33]]
+    assert apart(x[:, 48:84]) < 1e-5
+
+
+def test_powergossip_counts_thin_matrices_and_what_is_whole() -> None:
+    x = packed([drawn(k, WORKERS, *shape) for k, (_, shape) in enumerate(MATRICES)])
+    run = Run(powergossip(1), "ring", MATRICES).begin(x)
+    run(x)
+    assert run.wire.sent_bytes == 2 * 8 * ((4 + 5) + (6 + 6) + 3 + 4)
+
+
+def test_powergossip_in_half_precision_is_computed_in_single() -> None:
+    x = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    method, state, ring = powergossip(1), State(), build_topology("ring", 2)
+    method.prepare(x, ring.rounds(), [(0, (8, 8))], state)  # type: ignore[misc]
+    assert state[f"directions {ring(0).key}"].dtype == torch.float32
+    before = (x[1] - x[0]).float().norm()
+    for step in range(40):
+        Flight(method(x, ring(0), state), x, Memory(2), step, 0, True).finish()
+    assert (x[1] - x[0]).float().norm() < 0.02 * before
+
+
+@pytest.mark.parametrize(
+    ("topology", "averaging", "told"),
+    [
+        ("one_peer_exponential", "powergossip", "hear each other with one weight"),
+        ("random_ring", "powergossip", "do not repeat"),
+        ("ring", "powergossip(0)", "rank=0"),
+        ("ring", "powergossip(1.5)", "at most 1 number"),
+    ],
+)
+def test_powergossip_where_it_cannot_be_is_refused(topology: str, averaging: str, told: str) -> None:
+    p = torch.nn.Parameter(torch.ones(WORKERS, 3))
+    with pytest.raises(SettingsError, match=told):
+        decentralize(torch.optim.SGD([p], lr=0.1), topology, averaging=averaging, transport=Memory(WORKERS))
 
 
 # What is refused of codecs
