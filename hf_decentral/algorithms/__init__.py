@@ -30,15 +30,26 @@ TABLE: dict[str, Algorithm] = {
         "Lian et al. 2018, arXiv 1710.06952",
         alone=_WAITS,
     ),
+    "al_dsgd": Algorithm(
+        "a pull towards the neighbour of the smallest loss and that of the most neighbours",
+        "He et al. 2024, arXiv 2405.11389",
+        averaging="al_dsgd",
+    ),
     "choco": Algorithm(
         "the largest differences to what the neighbours know already",
         "Koloskova et al. 2019, arXiv 1902.00340",
-        averaging="top_k",
+        averaging="choco",
     ),
     "consensus_control": Algorithm(
         "a round only where the consensus distance is not below a bound",
         "Kong et al. 2021, arXiv 2102.04828",
         topology="above(0.1, {topology})",
+    ),
+    "d2": Algorithm(
+        "exact diffusion: the bias of unequal data taken out with what the last round changed",
+        "Tang et al. 2018, arXiv 1803.07068",
+        averaging="d2",
+        topology="lazy({topology})",
     ),
     "dadam": Algorithm(
         "Adam on every worker, moments never sent",
@@ -54,6 +65,11 @@ TABLE: dict[str, Algorithm] = {
         averaging="amsgrad",
         lr=0.003,
     ),
+    "deepsqueeze": Algorithm(
+        "parameters are encoded, and what was lost is sent with the next",
+        "Tang et al. 2019, arXiv 1907.07346",
+        averaging="deepsqueeze",
+    ),
     "diloco": Algorithm(
         "an outer step of Nesterov's momentum on the way that all went together",
         "Douillard et al. 2023, arXiv 2311.08105",
@@ -63,9 +79,27 @@ TABLE: dict[str, Algorithm] = {
         period=16,
         lr=0.003,
     ),
+    "dc_s3gd": Algorithm(
+        "an all-reduce behind the next step, gradients corrected for its delay",
+        "Rigazzi 2019, arXiv 1911.02516",
+        averaging="dc_s3gd",
+        order="awc",
+        topology="complete",
+    ),
+    "decentlam": Algorithm(
+        "momentum of the step with its average, without the bias of local momentum",
+        "Yuan et al. 2021, arXiv 2104.11981",
+        averaging="decentlam",
+        lr=0.02,
+    ),
     "dpsgd": Algorithm(
         "SGD, then the mean with the neighbours",
         "Lian et al. 2017, arXiv 1705.09056",
+    ),
+    "gradient_tracking": Algorithm(
+        "steps along an estimate of the mean gradient, which travels with the parameters",
+        "Nedić et al. 2017, arXiv 1607.03218",
+        averaging="gradient_tracking",
     ),
     "ldsgd": Algorithm(
         "local SGD with neighbours: a round in every so many steps",
@@ -78,6 +112,11 @@ TABLE: dict[str, Algorithm] = {
         "Stich 2018, arXiv 1805.09767",
         topology="every({period}, complete)",
         period=4,
+    ),
+    "moniqua": Algorithm(
+        "parameters modulo a bound in a few bits, which a near neighbour can complete",
+        "Lu and De Sa 2020, arXiv 2002.11787",
+        averaging="moniqua",
     ),
     "muon": Algorithm(
         "Muon on every worker, parameters are averaged",
@@ -99,7 +138,7 @@ TABLE: dict[str, Algorithm] = {
         "local SGD whose exchange travels behind all the local steps",
         "arXiv 2601.01493",
         order="awc",
-        topology="every({period}, {topology})",
+        topology="every({period}, lazy({topology}))",
         period=4,
         delay="period",
     ),
@@ -130,6 +169,12 @@ TABLE: dict[str, Algorithm] = {
         period=4,
         delay=1,
         lr=0.003,
+    ),
+    "qg_dsgdm": Algorithm(
+        "momentum of what step and average did to the parameters",
+        "Lin et al. 2021, arXiv 2102.04761",
+        averaging="qg_dsgdm",
+        lr=0.02,
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hf_decentral.cluster.clock import Clock
 from hf_decentral.cluster.laws import Cluster, Law, law
+from hf_decentral.cluster.meetings import Meetings
 from hf_decentral.cluster.members import Members, givers, neighbours, welcome_
 from hf_decentral.cluster.pairs import Pairs, Replicas, Staleness
 from hf_decentral.cluster.rates import bits_per_second
@@ -13,6 +14,7 @@ __all__ = [
     "Clock",
     "Cluster",
     "Law",
+    "Meetings",
     "Members",
     "Pairs",
     "Replicas",

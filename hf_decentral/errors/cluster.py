@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_decentral.errors.base import SettingsError, TopologyError, sentence
+from hf_decentral.errors.base import ParameterError, SettingsError, TopologyError, sentence
 
 
 def not_a_rate(given: str) -> SettingsError:
@@ -50,5 +50,27 @@ def never_meet(apart: Sequence[int], split: bool) -> TopologyError:
             f"meet{'' if len(apart) > 1 else 's'} worker 0",
             f"the pairs that average must connect all workers{odd}",
             "take a connected topology" + (", or leave split out" if split else ""),
+        )
+    )
+
+
+def not_one_kind(kinds: Sequence[str]) -> ParameterError:
+    """Parameters that do not fit in one buffer of floating point numbers."""
+    return ParameterError(
+        sentence(
+            f"parameters of {', '.join(kinds) or 'no dtype at all'} were given",
+            "asynchronous pairs send all parameters as one vector, of one floating point dtype",
+            "give the parameters that are trained, all in float32 for example",
+        )
+    )
+
+
+def meetings_ended() -> SettingsError:
+    """A local step after the worker had said goodbye."""
+    return SettingsError(
+        sentence(
+            "local_step() was called after close()",
+            "whoever has said goodbye averages no more",
+            "close the meetings after the last step, or make new ones on all workers",
         )
     )

@@ -148,6 +148,7 @@ class Simulation:
         """Let those who join now begin with the mean of their neighbours."""
         members = self.setup.members
         for worker in () if members is None else members.joining(self.done):
+            self.handle.flush()  # what is on the wire would be lost
             near = givers(worker, self._near, self.absent)
             for x in self.handle.flats():
                 welcome_(x, worker, near)

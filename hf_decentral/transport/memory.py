@@ -27,7 +27,7 @@ class Memory:
         self.sent_bytes = 0.0
         self.waited_seconds = 0.0
         self._combine = Combiner()
-        self._buffers: dict[int, Tensor] = {}
+        self._buffers: dict[tuple[int, torch.Size, torch.dtype], Tensor] = {}
         self._shards: dict[str, dict[int, Shards]] = {}
 
     def prepare(self, topology: Topology) -> None:
@@ -42,11 +42,12 @@ class Memory:
         self.sent_bytes += copies * payload[0].numel() * payload.element_size()
         if request.codec is not None or request.round.idle:
             return _Here(request, None, self._combine)
-        buffer = self._buffers.get(lane)
-        if buffer is None or buffer.shape[1:] != payload.shape[1:] or buffer.dtype != payload.dtype:
+        kind = lane, payload.shape[1:], payload.dtype
+        buffer = self._buffers.get(kind)
+        if buffer is None or buffer.device != payload.device:
             # One row more than there are workers: the scratch row of weighted sums.
             buffer = payload.new_empty((self.workers + 1, *payload.shape[1:]))
-            self._buffers[lane] = buffer
+            self._buffers[kind] = buffer
         return _Here(request, buffer, self._combine)
 
     def behind(self, work: Callable[[], T]) -> Callable[[], T]:
@@ -86,8 +87,9 @@ class _Here:
     def result(self) -> Tensor:
         """The weighted sums, ``[W, P]``."""
         if self._codec is not None and self._into is not None:
-            for row, out in zip(self.round.rows, self._into, strict=True):
-                decoded_sum([self._payload[j] for j, _ in row], [w for _, w in row], self._codec, out)
+            for i, (row, out) in enumerate(zip(self.round.rows, self._into, strict=True)):
+                codec = self._codec.against(self._payload[i], i)
+                decoded_sum([self._payload[j] for j, _ in row], [w for _, w in row], codec, out)
             return self._into
         if self._buffer is None:
             into = self._payload if self._into is None else self._into
