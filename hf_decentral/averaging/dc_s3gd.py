@@ -59,4 +59,5 @@ def dc_s3gd(lam: float) -> Averaging:
 
 def _length(x: Tensor) -> Tensor:
     """Of each row of ``[W, P]``, as ``[W, 1]``."""
-    return torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=wide(x))
+    length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=wide(x))
+    return length
