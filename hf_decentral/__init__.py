@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hf_decentral.integrations.plugin import DecentralizedPlugin
     from hf_decentral.optim import decentralize, gossip
     from hf_decentral.optim.accum_adam import AccumAdam, AccumAdamW
+    from hf_decentral.simulator import simulate
     from hf_decentral.trainer import (
         DecentralizedSeq2SeqTrainer,
         DecentralizedSeq2SeqTrainingArguments,
@@ -40,6 +41,7 @@ __all__ = [
     "averaging",
     "decentralize",
     "gossip",
+    "simulate",
     "topology",
 ]
 
@@ -54,6 +56,7 @@ _FOUND_IN = {
     "DecentralizedTrainingArguments": "hf_decentral.trainer",
     "decentralize": "hf_decentral.optim",
     "gossip": "hf_decentral.optim",
+    "simulate": "hf_decentral.simulator",
 }
 
 

@@ -23,7 +23,8 @@ class Algorithm:
         topology: the rounds. ``{topology}`` stands for the one that a user asks for; without it the algorithm
             has its own. ``{period}`` stands for :attr:`period`.
         period: steps from one round to the next.
-        delayed: an exchange travels for a whole period, not for one step.
+        delay: local steps that an exchange travels, where that is not what the order says; ``"period"`` is
+            the whole time until the next begins.
         lr: the learning rate with which a comparison may begin.
         alone: why it has no global step, so that it runs in the simulator only; empty where it has.
     """
@@ -36,7 +37,7 @@ class Algorithm:
     averaging: str = "plain"
     topology: str = "{topology}"
     period: int = 1
-    delayed: bool = False
+    delay: int | str | None = None
     lr: float = 0.1
     alone: str = ""
 
@@ -71,5 +72,5 @@ class Algorithm:
             "topology": self.rounds(topology),
             "order": self.order,
             "averaging": self.averaging,
-            "delay": self.period if self.delayed else 1,
+            "delay": self.period if self.delay == "period" else self.delay,
         }

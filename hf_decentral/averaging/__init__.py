@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import isfinite
-
-import torch
-
+from hf_decentral import codecs
+from hf_decentral.averaging.amsgrad import amsgrad
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
 from hf_decentral.averaging.corrections import ROWS as CORRECTIONS
+from hf_decentral.averaging.expression import Chosen, Entry, evaluate
+from hf_decentral.averaging.moniqua import moniqua
+from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
-from hf_decentral.codecs import Blockwise, Half, LowRank, RandomK, TopK
-from hf_decentral.errors import out_of_range, unknown_name
-from hf_decentral.errors.averaging import not_a_method
+from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
+from hf_decentral.averaging.push_sum import push_sum
+from hf_decentral.errors import out_of_range
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One row of the table.
-
-    Attributes:
-        make: ``make(*numbers)`` gives the method.
-        summary: what it is, for people.
-        defaults: the numbers that may stand in parentheses behind the name, and what they are if left out.
-        whole: which of them must be whole.
-    """
-
-    make: Callable[..., Averaging]
-    summary: str
-    defaults: tuple[float, ...] = ()
-    whole: tuple[bool, ...] = ()
-
-
-def _fraction(value: float) -> float:
-    if not 0 < value <= 1:
-        raise out_of_range(
-            "fraction", value, "more than 0 and at most 1", "0.01 sends one number in a hundred"
-        )
-    return value
+def _codec(name: str, *numbers: float, spreads: bool = False) -> codecs.Codec:
+    return codecs.TABLE[name].make(spreads, *numbers)
 
 
 def _gamma(value: float) -> float:
@@ -50,43 +27,120 @@ def _gamma(value: float) -> float:
     return value
 
 
-def _rank(value: float) -> int:
+def _momentum(value: float) -> float:
+    if not 0 <= value < 1:
+        raise out_of_range("momentum", value, "0 or more and below 1", "0.9 is common")
+    return value
+
+
+def _outer_rate(value: float) -> float:
+    if not value > 0:
+        raise out_of_range("outer rate", value, "more than 0", "0.7 is common")
+    return value
+
+
+def _fragments(value: float) -> int:
     if value < 1:
-        raise out_of_range("rank", value, "1 or more", "4 is common")
+        raise out_of_range("fragments", value, "1 or more", "4 is common")
     return int(value)
 
 
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise out_of_range("alpha", value, "from 0 to 1", "0.5 is common")
+    return value
+
+
+def _choco(codec: Chosen, gamma: float) -> Averaging:
+    return remembered(codec.make(False), _gamma(gamma))
+
+
+def _deepsqueeze(codec: Chosen, gamma: float) -> Averaging:
+    return fed_back(codec.make(True), _gamma(gamma))
+
+
 TABLE: dict[str, Entry] = {
+    "amsgrad": Entry(
+        lambda beta1, beta2, least: amsgrad(_momentum(beta1), _momentum(beta2), _outer_rate(least)),
+        "the second moments agree among the workers: amsgrad(beta1, beta2, least)",
+        (0.9, 0.999, 1e-6),
+        (False, False, False),
+    ),
     "bf16": Entry(
-        lambda: fed_back(Half(torch.bfloat16, spreads=True)),
-        "bfloat16 travels, its rounding is made up for",
+        lambda: fed_back(_codec("bf16", spreads=True)), "bfloat16 travels, its rounding is made up for"
+    ),
+    "choco": Entry(
+        _choco,
+        "differences to what the neighbours know, with any codec: choco(codec, gamma)",
+        ("top_k", None),
+    ),
+    "deepsqueeze": Entry(
+        _deepsqueeze,
+        "parameters with any codec, what is lost is sent next: deepsqueeze(codec, gamma)",
+        ("int8", None),
+    ),
+    "diloco": Entry(
+        lambda rate, momentum: diloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step of Nesterov's momentum: diloco(rate, momentum)",
+        (0.7, 0.9),
+        (False, False),
     ),
     "fp16": Entry(
-        lambda: fed_back(Half(torch.float16, spreads=True)), "float16 travels, its rounding is made up for"
+        lambda: fed_back(_codec("fp16", spreads=True)), "float16 travels, its rounding is made up for"
     ),
-    "int4": Entry(lambda: remembered(Blockwise(4), 1.0), "differences in 4 bits, one scale for 128 numbers"),
+    "int4": Entry(
+        lambda: remembered(_codec("int4"), 1.0), "differences in 4 bits, one scale for 128 numbers"
+    ),
     "int8": Entry(
-        lambda: fed_back(Blockwise(8, spreads=True)),
+        lambda: fed_back(_codec("int8", spreads=True)),
         "8 bits, one scale for 128 numbers, rounding made up for",
     ),
     "low_rank": Entry(
-        lambda rank, gamma: remembered(LowRank(_rank(rank)), _gamma(gamma)),
+        lambda rank, gamma: remembered(_codec("low_rank", rank), _gamma(gamma)),
         "differences of matrices as products of thin ones: low_rank(rank, gamma)",
         (4, 0.2),
         (True, False),
     ),
-    "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
-    "random_k": Entry(
-        lambda fraction, gamma: remembered(RandomK(_fraction(fraction)), _gamma(gamma)),
-        "a random run of the differences: random_k(fraction, gamma)",
-        (0.1, 0.1),
+    "moniqua": Entry(
+        moniqua,
+        "the parameters modulo a bound, in 8 or 4 bits: moniqua(bits, bound)",
+        (8, 2.0),
+        (True, False),
+    ),
+    "noloco": Entry(
+        lambda rate, momentum: noloco(_outer_rate(rate), _momentum(momentum)),
+        "an outer step with a few neighbours: noloco(rate, momentum)",
+        (0.7, 0.5),
         (False, False),
     ),
+    "plain": Entry(lambda: Averaging(plain), "the parameters as they are"),
+    "push_sum": Entry(
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, delays=False),
+        "parameters with a weight each, for directed rounds",
+    ),
+    "random_k": Entry(
+        lambda fraction, gamma: remembered(_codec("random_k", fraction), _gamma(gamma)),
+        "a random run of the differences: random_k(fraction, gamma)",
+        (0.1, 0.1),
+    ),
+    "slowmo": Entry(
+        lambda beta, alpha: slowmo(_momentum(beta), _outer_rate(alpha)),
+        "an outer step of slow momentum: slowmo(beta, alpha)",
+        (0.5, 1.0),
+        (False, False),
+    ),
+    "streaming_diloco": Entry(
+        lambda fragments, rate, momentum, alpha: streaming_diloco(
+            _fragments(fragments), _outer_rate(rate), _momentum(momentum), _share(alpha)
+        ),
+        "fragments in turn, mixed in: streaming_diloco(fragments, rate, momentum, alpha)",
+        (4, 0.7, 0.9, 0.5),
+        (True, False, False, False),
+    ),
     "top_k": Entry(
-        lambda fraction, gamma: remembered(TopK(_fraction(fraction)), _gamma(gamma)),
+        lambda fraction, gamma: remembered(_codec("top_k", fraction), _gamma(gamma)),
         "the largest differences: top_k(fraction, gamma)",
         (0.05, 0.1),
-        (False, False),
     ),
     **{name: Entry(*row) for name, row in CORRECTIONS.items()},
 }
@@ -103,33 +157,10 @@ def build(name: str) -> Averaging:
     """The method of that name.
 
     Args:
-        name: a name of the table, with numbers behind it where it takes some: ``"top_k(0.01)"``.
+        name: a name of the table, with numbers and a codec behind it where it takes some: ``"top_k(0.01)"``,
+            ``"choco(int8, 0.5)"``.
 
     Raises:
         SettingsError: no method has that name, or a number is out of range.
     """
-    word, numbers = _parsed(name)
-    if word not in TABLE:
-        raise unknown_name("averaging", word, TABLE)
-    entry = TABLE[word]
-    if len(numbers) > len(entry.defaults):
-        raise not_a_method(name, word, len(entry.defaults))
-    for number, whole in zip(numbers, entry.whole, strict=False):
-        if not isfinite(number) or (whole and number != int(number)):
-            raise not_a_method(name, word, len(entry.defaults))
-    return entry.make(*numbers, *entry.defaults[len(numbers) :])
-
-
-def _parsed(text: str) -> tuple[str, tuple[float, ...]]:
-    """The name and the numbers of ``name(number, ...)``."""
-    word, opening, rest = text.partition("(")
-    if not opening:
-        return text, ()
-    try:
-        values = ast.literal_eval(f"({rest.strip().removesuffix(')')},)")
-        numbers = tuple(float(value) for value in values)
-    except (SyntaxError, ValueError, TypeError):
-        raise not_a_method(text, word, len(TABLE[word].defaults) if word in TABLE else 0) from None
-    if not rest.strip().endswith(")"):
-        raise not_a_method(text, word, len(TABLE[word].defaults) if word in TABLE else 0)
-    return word.strip(), numbers
+    return evaluate(name, TABLE)

@@ -74,6 +74,7 @@ class Averaging:
             bring what arrived into parameters that have moved on; None adds ``arrived - sent``.
         orders: where the average may stand relative to the local step.
         whole: it needs rounds that are the mean of all workers.
+        push: it serves rounds of whose weights only the columns sum to one.
         informed: it looks at ``state.local``.
         delays: its exchanges may travel for several local steps.
         check_topology: called with the topology where there are several workers; raises a SettingsError where
@@ -89,6 +90,7 @@ class Averaging:
     land: Callable[[Tensor, Tensor, Tensor, State], None] | None = None
     orders: tuple[str, ...] = ("awc", "atc", "cta")
     whole: bool = False
+    push: bool = False
     informed: bool = False
     delays: bool = True
     check_topology: Callable[[Topology], None] | None = None

@@ -16,39 +16,50 @@ from torch.autograd.profiler import record_function
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
 from hf_decentral.codecs import Codec, Span
 from hf_decentral.codecs.base import chunks, finite_
+from hf_decentral.errors.averaging import codec_expands, codec_loses_all
 from hf_decentral.rounds import Round
 from hf_decentral.transport.combine import HALF
 from hf_decentral.transport.wire import Send
 
+_MANY = 1 << 20
 
-def fed_back(codec: Codec) -> Averaging:
+
+def fed_back(codec: Codec, gamma: float = 1.0) -> Averaging:
     """Encode the parameters, and add what was lost to what is sent next (DeepSqueeze: Tang et al. 2019,
     arXiv 1907.07346). For codecs that lose little: the loss of each round is seen in the parameters.
 
-    ``v = x + d;  d <- v - C(v);  x_i <- x_i + sum_j w_ij C_j - C_i``
+    ``v = x + d;  d <- v - C(v);  x_i <- x_i + gamma (sum_j w_ij C_j - C_i)``
+
+    Args:
+        codec: makes the messages.
+        gamma: how far to go; 1 with codecs that lose little, smaller the more they lose.
     """
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
         if round.idle or not x.shape[1]:
             yield Joined()
             return x
-        code, moved = _scratch(x, codec, state)
+        fitted = cast(Codec, state.scratch["codec"])
+        code, moved = _scratch(x, fitted, state)
         moved.copy_(x)
         if "lost" in state:
             moved.add_(state["lost"])
-        _encode(codec, moved, code, state)
-        yield from _differences(codec, round, code, moved)
+        _encode(fitted, moved, code, state)
+        yield from _differences(fitted, round, code, moved)
         if "lost" not in state:
             state["lost"] = torch.zeros_like(moved)
         for own, lost, word, step in zip(x, state["lost"], code, moved, strict=True):
-            codec.add_(lost.add_(own), word, -1.0)
+            fitted.add_(lost.add_(own), word, -1.0)
             for span in chunks(own):  # each span is still in the cache for the second line
                 finite_(lost[span])
-                own[span].add_(step[span])
+                own[span].add_(step[span], alpha=gamma)
         state["sent"] = state.get("sent", 0) + 1
         return x
 
-    return Averaging(exchange, _begin_anew, background=True)
+    def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
+        _begin_anew(x, codec, layout, state)
+
+    return Averaging(exchange, prepare, background=True)
 
 
 def remembered(codec: Codec, gamma: float) -> Averaging:
@@ -64,11 +75,10 @@ def remembered(codec: Codec, gamma: float) -> Averaging:
     """
 
     def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-        _begin_anew(x, rounds, layout, state)
-        state.scratch["codec"] = codec.fit(layout)
+        _begin_anew(x, codec, layout, state)
         for round in rounds:
             if not round.idle and f"known {round.key}" not in state:
-                state[f"known {round.key}"] = x.to(_wide(x), copy=True)
+                state[f"known {round.key}"] = x.to(wide(x), copy=True)
                 state[f"gap {round.key}"] = torch.zeros_like(state[f"known {round.key}"])
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
@@ -91,9 +101,20 @@ def remembered(codec: Codec, gamma: float) -> Averaging:
     return Averaging(exchange, prepare, background=True, repeats=True)
 
 
-def _begin_anew(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-    """Scratch memory of another size is of no use."""
+def _begin_anew(x: Tensor, codec: Codec, layout: Sequence[Span], state: State) -> None:
+    """A codec for this bucket that is of use; scratch memory of another size is of none.
+
+    Raises:
+        SettingsError: it sends more than the parameters, or may lose all of them.
+    """
+    fitted, numel, width = codec.fit(layout), x.shape[1], x.element_size()
+    if numel and fitted.contraction(numel) <= 0:
+        raise codec_loses_all(type(codec).__name__, numel)
+    # Of a few numbers a message may be the longer one only because it is filled up.
+    if fitted.size(numel) > width * numel and codec.size(_MANY) > width * _MANY:
+        raise codec_expands(type(codec).__name__, fitted.size(numel), width * numel)
     state.scratch.clear()
+    state.scratch["codec"] = fitted
 
 
 def _differences(codec: Codec, round: Round, code: Tensor, moved: Tensor) -> Exchange:
@@ -115,10 +136,10 @@ def _scratch(x: Tensor, codec: Codec, state: State) -> tuple[Tensor, Tensor]:
     """The messages ``[W, size]`` of the workers here, and a vector ``[W, P]`` each."""
     if "code" not in state.scratch:
         state.scratch["code"] = x.new_zeros((len(x), codec.size(x.shape[1])), dtype=torch.uint8)
-        state.scratch["moved"] = torch.empty_like(x, dtype=_wide(x))
+        state.scratch["moved"] = torch.empty_like(x, dtype=wide(x))
     return state.scratch["code"], state.scratch["moved"]
 
 
-def _wide(x: Tensor) -> torch.dtype:
+def wide(x: Tensor) -> torch.dtype:
     """Losses are kept in single precision at least."""
     return torch.float32 if x.dtype in HALF else x.dtype

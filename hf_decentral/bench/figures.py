@@ -7,7 +7,8 @@ from itertools import starmap
 from statistics import mean, median, quantiles
 from typing import Any, TypeVar
 
-from hf_decentral.bench.rates import WIRE_OVER_PAYLOAD, bits_per_second
+from hf_decentral.bench.rates import WIRE_OVER_PAYLOAD
+from hf_decentral.cluster.rates import bits_per_second
 
 Case = dict[str, Any]
 T = TypeVar("T")

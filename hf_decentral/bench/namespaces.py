@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from hf_decentral.bench.rates import bits_per_second
+from hf_decentral.cluster.rates import bits_per_second
 from hf_decentral.errors.bench import namespace_failed, needs_root, no_iproute2
 
 MOST_HOSTS = 250

@@ -1,32 +1,14 @@
-"""Bandwidths as they are typed: ``200mbit``, ``1gbit``, ``none``."""
+"""The rates of the hosts' links, as they are typed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from hf_decentral.errors.bench import not_a_host_rate, not_a_rate
-
-_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)")
+from hf_decentral.cluster.rates import bits_per_second
+from hf_decentral.errors.bench import not_a_host_rate
 
 WIRE_OVER_PAYLOAD = 1514 / 1448
 """An Ethernet frame of 1514 bytes carries 1448 bytes of TCP payload (with timestamps, as Linux sends it)."""
-
-
-def bits_per_second(rate: str) -> float | None:
-    """The rate as a number of bits per second; None for ``none``.
-
-    Raises:
-        SettingsError: the text is no rate.
-    """
-    if rate == "none":
-        return None
-    found = _RATE.fullmatch(rate)
-    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if value <= 0:
-        raise not_a_rate(rate)
-    return value
 
 
 def rates_of_hosts(link: str, rate_of: Sequence[str], hosts: int) -> list[str]:

@@ -6,6 +6,8 @@ from hf_decentral.codecs.base import Codec, Span
 from hf_decentral.codecs.blockwise import Blockwise
 from hf_decentral.codecs.half import Half
 from hf_decentral.codecs.low_rank import LowRank
+from hf_decentral.codecs.modulo import Modulo
+from hf_decentral.codecs.names import TABLE, Row
 from hf_decentral.codecs.sparse import RandomK, TopK
 
-__all__ = ["Blockwise", "Codec", "Half", "LowRank", "RandomK", "Span", "TopK"]
+__all__ = ["TABLE", "Blockwise", "Codec", "Half", "LowRank", "Modulo", "RandomK", "Row", "Span", "TopK"]

@@ -66,6 +66,15 @@ class Codec(ABC):
             weight: a factor.
         """
 
+    def against(self, own: Tensor, row: int) -> Codec:
+        """The codec with which a worker decodes what it hears; itself, if that is the same for all.
+
+        Args:
+            own: the message ``[size(P)]`` that this worker sent in the same round.
+            row: the number of the worker among those of this process.
+        """
+        return self
+
     def _cleaned(self, x: Tensor) -> Tensor:
         """What may be encoded, in place."""
         return x if self._spreads else finite_(x)

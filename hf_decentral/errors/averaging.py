@@ -4,23 +4,92 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_decentral.errors.base import SettingsError, sentence
+from hf_decentral.errors.base import ParameterError, SettingsError, sentence
 
 
-def not_a_method(given: str, name: str, numbers: int) -> SettingsError:
+def not_a_method(given: str, name: str, numbers: int, codec: bool) -> SettingsError:
     """Something else than a name, or a name with numbers that it takes.
 
     Args:
         given: what was typed.
         name: the name in it.
         numbers: how many numbers that method takes.
+        codec: whether it takes a codec before them.
     """
-    takes = f"at most {numbers} numbers in parentheses" if numbers else "nothing in parentheses"
+    count = f"at most {numbers} number{'s' if numbers > 1 else ''}" if numbers else ""
+    takes = " and ".join(part for part in ("a codec" if codec else "", count) if part)
+    takes = f"{takes} in parentheses" if takes else "nothing in parentheses"
     return SettingsError(
         sentence(
             f"averaging={given!r} was given",
             f"expected the name of a method, and {takes} behind {name!r}",
-            "write it like 'int8' or 'top_k(0.01)'",
+            "write it like 'int8', 'top_k(0.01)' or 'choco(int8, 0.5)'",
+        )
+    )
+
+
+def no_codec_here(given: str, name: str) -> SettingsError:
+    """A codec in the parentheses of a method that takes none."""
+    return SettingsError(
+        sentence(
+            f"averaging={given!r} was given, with a codec for {name!r}",
+            "expected numbers: what a codec drops is gone where no memory keeps it, with the mean of the "
+            "parameters, or the weights of push-sum",
+            "write 'choco(int8)' or 'deepsqueeze(int8)', which remember it",
+        )
+    )
+
+
+def method_inside(given: str, inner: str, codecs: Sequence[str]) -> SettingsError:
+    """A method in the place of a codec, so that two of them would remember one loss."""
+    return SettingsError(
+        sentence(
+            f"averaging={given!r} was given, with the method {inner!r} in the place of a codec",
+            f"expected one of {', '.join(codecs)}: two methods would each remember what was lost, and send "
+            "it twice",
+            "choose one of the two methods, with a codec in it",
+        )
+    )
+
+
+def codec_expands(codec: str, code_bytes: int, bytes: int) -> SettingsError:
+    """A codec whose messages are longer than what they stand for."""
+    return SettingsError(
+        sentence(
+            f"codec {codec} was given, which makes {code_bytes:,} bytes of {bytes:,} bytes of parameters",
+            "expected one that sends less than the parameters themselves",
+            "choose a smaller fraction or rank or another codec, or averaging 'plain'",
+        )
+    )
+
+
+def codec_loses_all(codec: str, numel: int) -> SettingsError:
+    """A codec whose loss can be as large as what was sent, so that it is never made up for."""
+    return SettingsError(
+        sentence(
+            f"codec {codec} was given for {numel:,} parameters, of which it may keep nothing",
+            "expected a codec that loses less than was sent (its contraction is above 0), or what is "
+            "remembered of the loss grows without end",
+            "choose one with more bits or a larger fraction, such as 'int4' or 'top_k(0.05)'",
+        )
+    )
+
+
+def workers_too_far(worker: int, others: Sequence[int], distance: float, bound: float) -> ParameterError:
+    """Parameters that differ by nearly as much as can be told apart modulo a bound.
+
+    Args:
+        worker: the one that saw it.
+        others: whom it heard.
+        distance: the largest difference of a parameter, as it was decoded.
+        bound: modulo what the parameters were sent.
+    """
+    return ParameterError(
+        sentence(
+            f"a parameter of worker {worker} is {distance:.4g} or more away from one of the workers "
+            f"{', '.join(map(str, others))}, with averaging 'moniqua' and bound {bound:g}",
+            f"expected less than {bound / 2:g}, half the bound, beyond which another number would be decoded",
+            f"give a larger bound, as 'moniqua(8, {2 * bound:g})', or a smaller learning rate",
         )
     )
 

@@ -58,3 +58,25 @@ def no_matplotlib() -> SettingsError:
             "pip install 'hf-decentral[report]', or leave the plot out",
         )
     )
+
+
+def no_matrix_file(path: Path, cause: str) -> DataError:
+    """A file with the weights or the edges of a topology that cannot be read."""
+    return DataError(
+        sentence(
+            f"{str(path)!r} cannot be read ({cause})",
+            "expected weights in .json, .csv, .npy or .pt, or two workers a line in .edgelist",
+            "write it again, for example with numpy.savetxt(file, weights, delimiter=',')",
+        )
+    )
+
+
+def name_or_matrix(name: str | None) -> SettingsError:
+    """Both a name and a file were given for a topology, or neither."""
+    return SettingsError(
+        sentence(
+            "no topology was given" if name is None else f"both {name!r} and --matrix were given",
+            "expected a name, or a file with weights as --matrix",
+            "`hf-decentral topology list` shows the names",
+        )
+    )

@@ -26,8 +26,8 @@ from safetensors.torch import load_file, save_file
 from hf_decentral.errors import CheckpointError
 from hf_decentral.errors.checkpoint import Unfit, half_loaded, no_folder, not_loaded, other_run, several_saves
 from hf_decentral.integrations import numbering, snapshot
+from hf_decentral.integrations.composition import ALLREDUCE
 from hf_decentral.integrations.folder import Aside, agreed, check, read_manifest
-from hf_decentral.integrations.settings import ALLREDUCE
 
 if TYPE_CHECKING:
     from hf_decentral.integrations.plugin import DecentralizedPlugin

@@ -22,7 +22,9 @@ from torch import nn
 from torch.optim import Optimizer
 from typing_extensions import Unpack
 
+from hf_decentral import algorithms
 from hf_decentral.errors import ParameterError, PeerLost
+from hf_decentral.errors.algorithms import takes_no_topology
 from hf_decentral.errors.launch import (
     attached_late,
     attached_twice,
@@ -32,8 +34,9 @@ from hf_decentral.errors.launch import (
 )
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import optimizers
+from hf_decentral.integrations.composition import ALLREDUCE
 from hf_decentral.integrations.launch import check_whole, check_world
-from hf_decentral.integrations.settings import ALLREDUCE, Given, Settings, resolve
+from hf_decentral.integrations.settings import Given, Settings, resolve
 from hf_decentral.integrations.wrapping import AllReduced, Wrapping
 from hf_decentral.optim import Gossip, averaged, gossip
 from hf_decentral.topology.base import Topology
@@ -57,7 +60,9 @@ class DecentralizedPlugin:
             its moments), ``horizon`` (``"windows"``, as published, or ``"steps"``: what its betas count),
             ``averaging`` (what is sent and how it is combined), ``order`` (``"awc"``, ``"atc"``, ``"cta"``),
             ``comm_timeout`` (longest wait for a neighbour, in seconds), ``hosts`` (workers of each, as
-            ``"4,4,2"``; left out, they are found), ``bucket_mb`` (megabytes that are exchanged as one).
+            ``"4,4,2"``; left out, they are found), ``bucket_mb`` (megabytes that are exchanged as one),
+            ``algorithm`` (one of the literature by name, which says what is not given), ``period`` (steps
+            from one of its rounds to the next), ``delay`` (local steps that an exchange travels).
 
     Raises:
         SettingsError: a setting that is none, or cannot be meant.
@@ -66,6 +71,8 @@ class DecentralizedPlugin:
     def __init__(self, topology: str | Topology | None = None, **settings: Unpack[Given]) -> None:
         made = topology if isinstance(topology, Topology) else None
         self.settings: Settings = resolve({"topology": None if made else topology, **settings})
+        if made and (name := self.settings.algorithm) and algorithms.build(name).topology != "{topology}":
+            raise takes_no_topology(name)
         self._made = made
         self._accelerator: Accelerator | None = None
         self._allreduced = AllReduced()
@@ -109,6 +116,7 @@ class DecentralizedPlugin:
             "averaging": self.settings.averaging,
             "comm_timeout": self.settings.comm_timeout,
             "bucket_mb": self.settings.bucket_mb,
+            "delay": self.settings.delay,
             "hosts": None if counts is None else host_lists.numbers(counts, workers),
         }
 
@@ -150,18 +158,25 @@ class DecentralizedPlugin:
         return found
 
     def optimizer(
-        self, model_or_params: nn.Module | Iterable[Any], name: str = "accumadamw", **settings: Any
+        self, model_or_params: nn.Module | Iterable[Any], name: str | None = None, **settings: Any
     ) -> Optimizer:
         """An optimizer by name, with this run's ``accum`` and ``horizon``; it gossips from ``prepare`` on.
 
         Args:
             model_or_params: a model (its norms and biases then get no weight decay), or what torch takes.
-            name: a name of ``hf_decentral.integrations.optimizers.names()``.
+            name: a name of ``hf_decentral.integrations.optimizers.names()``; None: that of the run's
+                algorithm, or ``"accumadamw"``.
             settings: ``lr``, ``weight_decay``, ``betas`` and what else that optimizer takes.
 
         Raises:
             SettingsError: an unknown name, or a setting that this optimizer does not have.
         """
+        if self.settings.algorithm is not None:
+            algorithm = algorithms.build(self.settings.algorithm)
+            if name in (None, algorithm.optimizer):
+                settings = {**algorithm.settings, **settings}
+            name = name or algorithm.optimizer
+        name = name or "accumadamw"
         known = optimizers.settings_of(name)
         for setting in optimizers.WINDOW:
             if setting in known and settings.get(setting) is None:

@@ -12,15 +12,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from hf_decentral import averaging, topology
+from hf_decentral import algorithms, averaging, topology
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import launch
+from hf_decentral.integrations.composition import ALLREDUCE, compose
 from hf_decentral.optim import Order
 from hf_decentral.optim.accum_adam import HORIZONS
-
-ALLREDUCE = "allreduce"
-"""The topology that is none: Accelerate's own All-Reduce, as a baseline."""
 
 _PREFIX, _CONFIG = "DECENTRAL_", "DECENTRAL_CONFIG"
 _ACCELERATE_KEYS = {"compute_environment", "distributed_type", "num_processes", "mpirun_config"}
@@ -39,6 +37,9 @@ class Settings:
         comm_timeout: longest wait for a neighbour, in seconds.
         hosts: workers of each host; None: found.
         bucket_mb: megabytes of parameters that are exchanged as one.
+        algorithm: an algorithm of the literature, which says what of the above is not given.
+        period: steps from one of its rounds to the next; None: its own.
+        delay: local steps that an exchange travels; None: as the order says.
         sources: where each setting was found.
     """
 
@@ -50,6 +51,9 @@ class Settings:
     comm_timeout: float = 600.0
     hosts: tuple[int, ...] | None = None
     bucket_mb: float = 4.0
+    algorithm: str | None = None
+    period: int | None = None
+    delay: int | None = None
     sources: tuple[tuple[str, str], ...] = ()
 
     def describe(self) -> str:
@@ -57,6 +61,8 @@ class Settings:
         told = []
         for name, source in self.sources:
             value = getattr(self, name)
+            if value is None and name != "hosts":
+                continue
             shown = "found" if value is None else ",".join(map(str, value)) if name == "hosts" else value
             told.append(f"{name}={shown} ({source})")
         return ", ".join(told)
@@ -75,6 +81,9 @@ class Given(TypedDict, total=False):
     comm_timeout: float | None
     hosts: str | Sequence[int] | None
     bucket_mb: float | None
+    algorithm: str | None
+    period: int | None
+    delay: int | None
 
 
 def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -102,14 +111,15 @@ def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None =
     if launched is not None:
         places.append((str(launched), _from_file(launched, "accelerate launch --config_file", plain=False)))
     values: dict[str, Any] = {}
-    sources = []
+    sources: dict[str, str] = {}
     for name in NAMES:
         source, value = next(
             ((s, p[name]) for s, p in places if name in p), ("default", getattr(Settings, name))
         )
         values[name] = _checked(name, value)
-        sources.append((name, source))
-    return Settings(**values, sources=tuple(sources))
+        sources[name] = source
+    compose(values, sources)
+    return Settings(**values, sources=tuple(sources.items()))
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -142,9 +152,11 @@ def _from_file(path: Path, named_by: str, *, plain: bool) -> dict[str, Any]:
 
 def _checked(name: str, value: Any) -> Any:
     """A value as its type, if it can be meant."""
+    if value is None and getattr(Settings, name) is None:
+        return None
     if name == "hosts":
-        return None if value is None else host_lists.parse(value)
-    if name == "accum":
+        return host_lists.parse(value)
+    if name in ("accum", "period", "delay"):
         return _number(name, value, int, "a whole number of steps, 1 or more")
     if name == "comm_timeout":
         return _number(name, value, float, "seconds, more than 0")
@@ -168,6 +180,8 @@ def _known(name: str) -> list[str]:
         return [ALLREDUCE, *topology.names()]
     if name == "averaging":
         return averaging.names()
+    if name == "algorithm":
+        return algorithms.names()
     return [order.value for order in Order] if name == "order" else list(HORIZONS)
 
 

@@ -67,7 +67,7 @@ def decentralize(
         transport: None: torch.distributed, or nothing where there is one worker.
         comm_timeout: longest wait for a neighbour, in seconds.
         bucket_mb: megabytes exchanged as one; each is sent when its own local step is done.
-        delay: local steps that an exchange travels; None: 1 with ``"awc"``, else 0; with more, a copy travels.
+        delay: local steps that an exchange travels; None: 1 with ``"awc"``, else 0. Beyond, a copy travels.
         early: step and send a bucket inside backward; one backward a step, no clipping and no scaler.
         guard: drop a local update whose gradient is not finite; None: on the CPU only.
 

@@ -111,8 +111,8 @@ class Flights:
     """
 
     def __init__(self, plan: Plan, transport: Transport, schedule: Schedule) -> None:
+        self._plan = plan
         self._method = plan.method
-        self._late_by = plan.late_by
         self._transport = transport
         self._schedule = schedule
         self._flights: dict[int, Flight] = {}
@@ -134,7 +134,7 @@ class Flights:
     def depart(self, lane: int, x: Tensor, state: State, step: int) -> None:
         """Begin the exchange of one bucket in the round of a step."""
         with self._failing():
-            if self._late_by:
+            if self._plan.late:
                 self._depart_late(lane, x, state, step)
             else:
                 self._flights[lane] = self._begin(x, state, step, lane)
@@ -154,9 +154,11 @@ class Flights:
             state["begun"] = step
             state["snapshot"] = x.clone() if "snapshot" not in state else state["snapshot"].copy_(x)
         begun, sent = int(state["begun"]), state["snapshot"]
-        arrived = state.scratch.setdefault("arrived", torch.empty_like(sent)).copy_(sent)
+        if "travelling" not in state.scratch:
+            state.scratch["travelling"] = torch.empty_like(sent)
+        arrived = state.scratch["travelling"].copy_(sent)
         flight = self._begin(arrived, state, begun, lane)
-        self._late[lane] = _Late(flight, x, arrived, state, begun + self._late_by)
+        self._late[lane] = _Late(flight, x, arrived, state, begun + self._plan.late_by)
 
     def finish(self, lane: int) -> None:
         """Wait for one bucket, if it is time, and write the average to it."""

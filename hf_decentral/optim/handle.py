@@ -64,7 +64,7 @@ class Gossip:
         self._phase = _Phase.READY
         self._schedule = Schedule(plan.topology, transport)
         self.flights = Flights(plan, transport, self._schedule)
-        self._memories = Memories(plan.method, plan.topology, plan.late_by > 0)
+        self._memories = Memories(plan.method, plan.topology, plan.late)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
@@ -290,7 +290,7 @@ class Gossip:
             self._buckets.adopt()
             self._memories.meet(self._buckets, self.transport)
             return self._buckets
-        if self.plan.late_by:
+        if self.plan.late:
             self.flights.settle()
             self.flights.drop()
         self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)

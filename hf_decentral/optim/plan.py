@@ -19,6 +19,7 @@ from hf_decentral.errors.averaging import (
     wrong_order,
 )
 from hf_decentral.errors.corrections import not_delayed
+from hf_decentral.errors.topology import must_push
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Hosts, Topology
 
@@ -53,6 +54,11 @@ class Plan:
     delay: int | None = None
 
     @property
+    def late(self) -> bool:
+        """Whether parameters move on while an exchange travels, so that a copy of them does."""
+        return self.late_by > 0 or self.method.land is not None
+
+    @property
     def late_by(self) -> int:
         """Local steps that an exchange travels for beyond what the order needs."""
         least = 1 if self.order is Order.AWC else 0
@@ -84,6 +90,8 @@ def make_plan(
     method = methods.build(str(averaging))
     if method.repeats and topology.repeated() is None:
         raise must_repeat(averaging, topology.name)
+    if topology.push and not method.push:
+        raise must_push(averaging, topology.name)
     if not isinstance(bucket_mb, (int, float)) or not 0 < bucket_mb < inf:
         raise out_of_range("bucket_mb", bucket_mb, "megabytes, more than 0", "leave it out for 4")
     if order not in method.orders:

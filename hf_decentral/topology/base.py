@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from hf_decentral.rounds import Round
 
@@ -21,6 +22,28 @@ def hosts_members(workers: int, hosts: Hosts) -> list[Group]:
     return [tuple(group) for group in found.values()]
 
 
+def shifted(weights: Mapping[int, float], workers: int) -> Round:
+    """The round in which every worker ``i`` hears ``i + shift`` with the weight of that shift.
+
+    Args:
+        weights: the weight of each shift, which all lead to different workers; shift 0 is the own weight.
+        workers: number of workers; numbers of workers are taken modulo it.
+    """
+    return Round(
+        tuple(
+            tuple(sorted(((i + shift) % workers, weight) for shift, weight in weights.items()))
+            for i in range(workers)
+        )
+    )
+
+
+def nearest(workers: int, serves: Callable[[int], bool]) -> list[int]:
+    """The next numbers of workers below, if more than one, and above that a topology serves."""
+    below = next((n for n in range(workers - 1, 1, -1) if serves(n)), None)
+    above = next(n for n in count(workers + 1) if serves(n))
+    return [above] if below is None else [below, above]
+
+
 @dataclass(frozen=True)
 class Topology:
     """Who averages with whom, step by step. A pure value: no process is needed to make or draw one.
@@ -34,6 +57,7 @@ class Topology:
         hosts: the host of each worker where averages over two hosts travel by shards
             (:mod:`hf_decentral.topology.shards`); None: every round travels as its weights say.
         least: a round takes place unless the consensus distance is below this; 0: always.
+        push: the weights are for push-sum: columns sum to one, rows need not.
     """
 
     name: str
@@ -43,17 +67,20 @@ class Topology:
     phases: tuple[Topology, ...] = field(default=(), repr=False, compare=False)
     hosts: tuple[int, ...] | None = None
     least: float = 0.0
+    push: bool = False
 
     def __call__(self, step: int) -> Round:
         """The round of a step."""
         return self.at(step)
 
     @staticmethod
-    def cycle(name: str, rounds: Sequence[Round], hosts: Hosts = None) -> Topology:
-        """The topology that repeats the given rounds for ever; ``hosts`` as in the attributes."""
+    def cycle(name: str, rounds: Sequence[Round], hosts: Hosts = None, push: bool = False) -> Topology:
+        """The topology that repeats the given rounds for ever; the rest as in the attributes."""
         kept = tuple(rounds)
         where = None if hosts is None else tuple(hosts)
-        return Topology(name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)], hosts=where)
+        return Topology(
+            name, kept[0].workers, len(kept), lambda step: kept[step % len(kept)], hosts=where, push=push
+        )
 
     def repeated(self) -> tuple[Round, ...] | None:
         """The rounds that come again and again, each once; None where ever new ones come."""

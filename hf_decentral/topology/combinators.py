@@ -35,6 +35,7 @@ def every(steps: int, topology: Topology) -> Topology:
         lambda step: topology(step // steps) if step % steps == steps - 1 else idle,
         phases=topology.phases,
         hosts=topology.hosts,
+        push=topology.push,
     )
 
 
@@ -78,6 +79,7 @@ def rounds(count: int, topology: Topology) -> Topology:
         topology.workers,
         period,
         lambda step: compose(step if period is None else step % period),
+        push=topology.push,
         hosts=topology.hosts,  # no phases: products depend on where one that never repeats enters them
     )
 
@@ -139,6 +141,7 @@ def then(first: Topology, steps: int, second: Topology) -> Topology:
         lambda step: first(step) if step < steps else second(step - steps),
         phases=(first, second),
         hosts=first.hosts or second.hosts,
+        push=first.push or second.push,
     )
 
 
@@ -160,8 +163,19 @@ def without(dead: Iterable[int], topology: Topology) -> Topology:
         f"without({sorted(gone)}, {topology.name})",
         workers,
         topology.period,
-        lambda step: topology(step).without(gone),
+        lambda step: _self_kept(topology(step), gone) if topology.push else topology(step).without(gone),
         phases=tuple(without(gone, phase) for phase in topology.phases),
         hosts=topology.hosts,
         least=topology.least,
+        push=topology.push,
     )
+
+
+def _self_kept(round: Round, gone: frozenset[int]) -> Round:
+    """A round of push-sum in which each keeps for itself what the workers that are gone would have heard."""
+    rows = [{j: w for j, w in row if j not in gone} for row in round.rows]
+    for i in gone:
+        for j, weight in rows[i].items():
+            rows[j][j] = rows[j].get(j, 0.0) + weight
+        rows[i] = {i: 1.0}
+    return Round(tuple(tuple(sorted(row.items())) for row in rows))

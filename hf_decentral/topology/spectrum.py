@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from hf_decentral.topology.base import Topology
 
 _EXACT = 1e-12
+_LEFT = 1e-6  # what vanishes in one round was larger; what goes little by little gets there otherwise
 _DOUBLINGS = 40  # the norm of a power differs from the radius by a factor whose root this makes 1
 _STEP, _MOST = 0.02, 2.2  # the limit is looked for in steps of 0.02; one worker alone reaches 2, the most
 
@@ -21,8 +23,10 @@ class Spectrum:
     """How a period of a topology mixes, and which learning rate it bears.
 
     Attributes:
-        exact: rounds after which all workers hold the mean; None where that is only approached.
-        second_eigenvalue: second largest modulus of the eigenvalues of a period's product.
+        exact: rounds after which all workers hold the mean; None where that is only approached, and where
+            rounds are redrawn.
+        second_eigenvalue: second largest modulus of the eigenvalues of a period's product. One less this is
+            the spectral gap.
         contraction: what is left of the differences after a period at worst, ``||prod M - J||_2``.
         largest_stable_step: largest learning rate times curvature at which adapt-while-combine does not grow,
             where all workers see one quadratic. The complete graph, which is All-Reduce in that order, has
@@ -36,20 +40,34 @@ class Spectrum:
 
 
 def spectrum(topology: Topology) -> Spectrum:
-    """The numbers of one period in float64, or of 64 rounds where a topology never repeats.
+    """The numbers of one period in float64, or of the first 64 rounds where a topology never repeats.
 
     It takes the spectral radius of ``[W, W]`` matrices some eighty times: seconds from a hundred workers on.
     """
     matrices = [round.matrix() for round in topology.rounds()]
     mean = torch.full_like(matrices[0], 1.0 / topology.workers)
     rest = _product(matrices) - mean
-    exact = _exact(matrices, mean)
+    # What one draw of rounds takes, another may not.
+    exact = None if topology.repeated() is None else _exact(matrices, mean)
     return Spectrum(
         exact=exact,
         second_eigenvalue=0.0 if exact else radius(rest),
         contraction=0.0 if exact else float(torch.linalg.matrix_norm(rest, 2)),
         largest_stable_step=largest_stable_step(matrices),
     )
+
+
+def left_of_a_round(topology: Topology) -> float:
+    """What a round leaves of the squared differences between the workers, ``sum_i |x_i - mean|^2``.
+
+    It is a mean over all their directions, and over the rounds of one period or 64.
+
+    Where rounds are redrawn and treat all workers alike, this is the expected contraction by one round of any
+    differences, since the mean of ``M' M`` over the draws is then a multiple of the identity beside the mean.
+    """
+    workers, rounds = topology.workers, topology.rounds()
+    squares = fmean(math.fsum(w * w for row in round.rows for _, w in row) for round in rounds)
+    return (squares - 1) / (workers - 1) if workers > 1 else 0.0
 
 
 def largest_stable_step(matrices: Sequence[Tensor]) -> float:
@@ -100,8 +118,11 @@ def _product(matrices: Sequence[Tensor]) -> Tensor:
 
 def _exact(matrices: Sequence[Tensor], mean: Tensor) -> int | None:
     product = torch.eye(len(mean), dtype=mean.dtype)
+    before = math.inf
     for count, m in enumerate(matrices, 1):
         product = m @ product
-        if float((product - mean).abs().max()) < _EXACT:
-            return count
+        apart = float((product - mean).abs().max())
+        if apart < _EXACT:
+            return count if before > _LEFT else None
+        before = apart
     return None

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
 
+from hf_decentral import algorithms
 from hf_decentral.errors.trainer import batch_size_search
 from hf_decentral.integrations import settings
+from hf_decentral.integrations.composition import ALLREDUCE
 from hf_decentral.integrations.plugin import DecentralizedPlugin
 from hf_decentral.integrations.recipe import option
-from hf_decentral.integrations.settings import ALLREDUCE, Settings
+from hf_decentral.integrations.settings import Settings
 from hf_decentral.trainer import names
 
 
@@ -35,6 +37,12 @@ class DecentralizedArguments:
         "ring; or a schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or "
         "allreduce, the Trainer's own. `hf-decentral topology show` tells what each sends."
     )
+    algorithm: str | None = option(
+        "An algorithm of the literature, which says what is not given here: slowmo, diloco, sgp, oldsgd, d2, "
+        "choco, ... `hf-decentral algorithms` tells what each does. Without --optim its optimizer is taken."
+    )
+    period: int | None = option("Steps from one round of the algorithm to the next. Default: its own.")
+    delay: int | None = option("Local steps that an exchange travels. Default: as the order says.")
     accum: int | None = option(
         "Optimizer steps for which accumadam(w) gathers gradients before it commits its moments. Default: 4."
     )
@@ -63,7 +71,7 @@ class DecentralizedArguments:
     )
 
     def __post_init__(self) -> None:
-        name = names.checked(self.optim)
+        name = names.checked(algorithm_optimizer(self.algorithm, self.optim))
         # `Any`: transformers' own arguments come with the classes below.
         args: Any = self
         if settle(args).topology != ALLREDUCE and args.auto_find_batch_size:
@@ -114,6 +122,13 @@ def settle(args: TrainingArguments) -> Settings:
     if dict(found.sources)["topology"] == "default" and not names.is_ours(args.optim):
         return replace(found, topology=ALLREDUCE)  # the source stays: nobody asked for it
     return found
+
+
+def algorithm_optimizer(algorithm: str | None, optim: Any) -> Any:
+    """The optimizer of an algorithm where none was asked for, else the one that was."""
+    stock = str(getattr(optim, "value", optim)) == str(TrainingArguments.default_optim)
+    known = algorithm in algorithms.TABLE
+    return algorithms.TABLE[str(algorithm)].optimizer if stock and known else optim
 
 
 def make_plugin(args: TrainingArguments) -> DecentralizedPlugin:

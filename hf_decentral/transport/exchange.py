@@ -70,7 +70,7 @@ class Kept:
         """The worker's own payload, ``[1, P]``."""
         payload, into, codec = self._request.payload, self._request.into, self._request.codec
         if codec is not None and into is not None:
-            decoded_sum([payload[0]], [1.0], codec, into[0])
+            decoded_sum([payload[0]], [1.0], codec.against(payload[0], 0), into[0])
             return into
         return payload if into is None or into is payload else into.copy_(payload)
 
@@ -129,7 +129,7 @@ class Paired(_Travelling):
         vectors = [vector for vector, _ in self._terms]
         weights = [weight for _, weight in self._terms]
         if self._codec is not None and self._into is not None:
-            decoded_sum(vectors, weights, self._codec, self._into[0])
+            decoded_sum(vectors, weights, self._codec.against(self._payload[0], 0), self._into[0])
             return self._into
         if self._into is self._payload:
             own = next((v for v in vectors if v.data_ptr() == self._payload.data_ptr()), self._payload[0])

@@ -19,7 +19,7 @@ from hf_decentral.errors import DecentralizedError, PeerLost
 from hf_decentral.errors.peers import peer_ended, peer_lost
 
 _PATIENCE_SECONDS = 3.0
-_WITNESS, _ENDED = "witness", "ended"
+_WITNESS, _ENDED, _PASSED = "witness", "ended", "passed"
 
 
 # Where in its sources gloo failed, and its guess at the reason: the notes know that better.
@@ -51,6 +51,14 @@ class Notes:
     def ended(self, step: int) -> None:
         """This worker ends of its own will."""
         self._leave(_ENDED, str(step))
+
+    def passed(self, step: int) -> None:
+        """This worker has come so far, for those who wait for it and do not hear it."""
+        self._leave(_PASSED, str(step))
+
+    def passed_by(self, worker: int) -> int:
+        """How far another worker has come; -1 where it is not known."""
+        return int(self._read(_PASSED, worker) or -1)
 
     def explain(
         self,

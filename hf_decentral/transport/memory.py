@@ -87,8 +87,9 @@ class _Here:
     def result(self) -> Tensor:
         """The weighted sums, ``[W, P]``."""
         if self._codec is not None and self._into is not None:
-            for row, out in zip(self.round.rows, self._into, strict=True):
-                decoded_sum([self._payload[j] for j, _ in row], [w for _, w in row], self._codec, out)
+            for i, (row, out) in enumerate(zip(self.round.rows, self._into, strict=True)):
+                codec = self._codec.against(self._payload[i], i)
+                decoded_sum([self._payload[j] for j, _ in row], [w for _, w in row], codec, out)
             return self._into
         if self._buffer is None:
             into = self._payload if self._into is None else self._into

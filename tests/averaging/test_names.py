@@ -14,8 +14,37 @@ def test_numbers_may_stand_behind_a_name(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["choco", "choco(int8)", "choco(top_k(0.05), 0.1)", "choco( low_rank(2) , .5)", "choco(random_k, 1)"],
+)
+def test_a_codec_may_stand_in_choco(text: str) -> None:
+    assert build(text).repeats
+
+
+@pytest.mark.parametrize("text", ["deepsqueeze", "deepsqueeze(bf16)", "deepsqueeze(int4, 0.3)"])
+def test_a_codec_may_stand_in_deepsqueeze(text: str) -> None:
+    assert not build(text).repeats
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("choco(0.5)", "a codec and at most 1 number in parentheses"),
+        ("choco(int8, int4)", "Expected numbers"),
+        ("choco(int8, 0.5, 1)", "a codec and at most 1 number"),
+        ("choco(int8, 0)", "gamma"),
+        ("choco(int8, True)", "a codec and at most 1 number"),
+        ("choco(int7)", "Did you mean 'int8'"),
+        ("choco(int8(3))", "nothing in parentheses"),
+        ("choco(top_k(0))", "fraction=0"),
+        ("choco(top_k(int8))", "Expected numbers"),
+        ("choco(low_rank(1.5))", "at most 1"),
+        ("choco(codec=int8)", "a codec and at most 1"),
+        ("choco(deepsqueeze(int8))", "two methods would each remember"),
+        ("deepsqueeze(choco)", "two methods would each remember"),
+        ("choco(plain)", "Unknown codec 'plain'"),
+        ("top_k(int8)", "Expected numbers"),
+        ("int8(0.1)(2)", "nothing in parentheses"),
         ("top_k(0)", "fraction"),
         ("top_k(1.5)", "fraction"),
         ("top_k(0.1, 2)", "gamma"),

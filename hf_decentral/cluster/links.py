@@ -1,0 +1,211 @@
+"""How long the exchanges of a round take on the links of a cluster.
+
+With latency ``L`` and ``B`` bytes per second, each of ``k`` messages of ``P`` bytes that share a link takes
+``L + k P / B``, and a ring all-reduce among ``q`` workers ``2 (q - 1) (L + P / (q B))``. A link carries both
+directions at once. The derivation is ours; see :mod:`hf_decentral.cluster.clock`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hf_decentral.cluster.draws import Vector
+from hf_decentral.cluster.laws import Cluster
+from hf_decentral.cluster.rates import bits_per_second
+from hf_decentral.rounds import Round
+from hf_decentral.topology.shards import Shards
+from hf_decentral.topology.traffic import sent
+
+Indices = NDArray[np.int64]
+_BITS = 8
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of a round, those to one worker next to each other.
+
+    Attributes:
+        senders: of each message, ``[E]``.
+        receivers: of each message, ``[E]``.
+        starts: where the messages to each of ``hearers`` begin, ``[H]``.
+        hearers: the workers that receive any, ``[H]``.
+        latency: seconds that a message takes whatever its size, ``[E]``.
+        per_byte: seconds for each byte on top, ``[E]``.
+    """
+
+    senders: Indices
+    receivers: Indices
+    starts: Indices
+    hearers: Indices
+    latency: Vector
+    per_byte: Vector
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The collectives of a round, in each of which all wait for all.
+
+    Attributes:
+        members: the workers of all groups, ``[M]``.
+        starts: where the workers of each group begin, ``[G]``.
+        sizes: workers of each group, ``[G]``.
+        latency: seconds that a collective takes whatever its size, ``[G]``.
+        per_byte: seconds for each byte of the parameters on top, ``[G]``.
+    """
+
+    members: Indices
+    starts: Indices
+    sizes: Indices
+    latency: Vector
+    per_byte: Vector
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The time that a round takes on the links.
+
+    Attributes:
+        copies: what a worker sends on average, in multiples of the payload.
+        messages: what travels between pairs.
+        groups: what travels in collectives.
+    """
+
+    copies: float
+    messages: Messages
+    groups: Groups
+
+    def arrivals(self, ready: Vector, payload_bytes: float) -> Vector:
+        """When the last of what each worker hears has arrived, ``[W]``; minus infinity: it hears nobody.
+
+        Args:
+            ready: when each worker begins its exchange, ``[W]``.
+            payload_bytes: size of one worker's payload.
+        """
+        found = np.full_like(ready, -np.inf)
+        m, g = self.messages, self.groups
+        if len(m.hearers):
+            # A receiver that is late lets its senders wait.
+            begun = np.maximum(ready[m.senders], ready[m.receivers])
+            ends = begun + m.latency + payload_bytes * m.per_byte
+            found[m.hearers] = np.maximum.reduceat(ends, m.starts)
+        if len(g.starts):
+            ends = np.maximum.reduceat(ready[g.members], g.starts) + g.latency + payload_bytes * g.per_byte
+            found[g.members] = np.repeat(ends, g.sizes)
+        return found
+
+
+class Links:
+    """The links among the workers of a cluster.
+
+    Args:
+        cluster: its rates, latencies and hosts.
+        workers: number of workers, ``W``.
+    """
+
+    def __init__(self, cluster: Cluster, workers: int) -> None:
+        self._cluster = cluster
+        numbers = range(workers) if cluster.hosts is None else cluster.hosts
+        self._host = np.unique(np.asarray(numbers, dtype=np.int64), return_inverse=True)[1]
+        self._between = _seconds_per_byte(cluster.link)
+        self._inside = _seconds_per_byte(cluster.inside)
+
+    def pair_seconds(self, i: int, j: int, payload_bytes: float) -> float:
+        """How long two workers take that exchange their payloads, both directions at once."""
+        if self._host[i] == self._host[j]:
+            return self._cluster.inside_latency + payload_bytes * self._inside
+        return self._cluster.latency + payload_bytes * self._between
+
+    def costs(self, round: Round, coded: bool = False, shards: Mapping[int, Shards] | None = None) -> Costs:
+        """What a round costs.
+
+        Args:
+            round: who hears whom.
+            coded: payloads are codes, which no collective can sum: all travel as messages.
+            shards: the workers that exchange by shards in this round.
+        """
+        shards = {} if coded else shards or {}
+        whole = [group for group in round.groups or () if len(group) > 2 and not coded]
+        whole = [group for group in whole if group[0] not in shards]
+        together = {worker for group in whole for worker in group} | shards.keys()
+        rows = [() if i in together else round.senders(i) for i in range(round.workers)]
+        crossing = self._share(whole)
+        priced = [(group, *self._all_reduce(group, crossing)) for group in whole]
+        priced += [(each.inside + each.across, *self._by_shards(each)) for each in _once(shards)]
+        return Costs(mean(sent(round, coded, shards)), self._messages(rows), _groups(priced))
+
+    def _messages(self, rows: Sequence[Sequence[int]]) -> Messages:
+        counts = np.array([len(row) for row in rows], dtype=np.int64)
+        hearers = np.flatnonzero(counts)
+        senders = np.array([j for row in rows for j in row], dtype=np.int64)
+        receivers = np.repeat(np.arange(len(rows)), counts)
+        starts = (np.cumsum(counts) - counts)[hearers]
+        out_of, into = self._host[senders], self._host[receivers]
+        crosses = out_of != into
+        between = _sharing(out_of, into, crosses)
+        inside = _sharing(senders, receivers, ~crosses)
+        latency = np.where(crosses, self._cluster.latency, self._cluster.inside_latency)
+        per_byte = np.where(crosses, between * self._between, inside * self._inside)
+        return Messages(senders, receivers, starts, hearers, latency, per_byte)
+
+    def _share(self, groups: Sequence[Sequence[int]]) -> Indices:
+        """How many of the groups pass through the link of each host; a ring passes it once."""
+        passing = np.zeros(int(self._host.max()) + 1, dtype=np.int64)
+        for group in groups:
+            hosts = np.unique(self._host[list(group)])
+            if len(hosts) > 1:
+                passing[hosts] += 1
+        return passing
+
+    def _all_reduce(self, group: Sequence[int], crossing: Indices) -> tuple[float, float]:
+        """Seconds of a ring all-reduce, and seconds per byte; the slowest link sets the pace."""
+        hosts, members = np.unique(self._host[list(group)], return_counts=True)
+        latency = per_byte = 0.0
+        if len(hosts) > 1:
+            latency, per_byte = self._cluster.latency, float(crossing[hosts].max()) * self._between
+        if members.max() > 1:
+            latency = max(latency, self._cluster.inside_latency)
+            per_byte = max(per_byte, self._inside)
+        phases = 2 * (len(group) - 1)
+        return phases * latency, phases * per_byte / len(group)
+
+    def _by_shards(self, shards: Shards) -> tuple[float, float]:
+        """Reduce-scatter and all-gather inside; between the hosts one copy, of which each sends a part."""
+        each, c = len(shards.inside), self._cluster
+        latency, per_byte = 2 * (each - 1) * c.inside_latency, 2 * (each - 1) / each * self._inside
+        return (latency + c.latency, per_byte + self._between) if shards.across else (latency, per_byte)
+
+
+def _seconds_per_byte(rate: str) -> float:
+    return _BITS / (bits_per_second(rate) or math.inf)
+
+
+def _sharing(senders: Indices, receivers: Indices, counted: NDArray[np.bool_]) -> Indices:
+    """For each message how many share the fuller one of the two ends, among those that count, ``[E]``."""
+    if not len(senders):
+        return senders
+    ends = int(max(senders.max(), receivers.max())) + 1
+    sends = np.bincount(senders[counted], minlength=ends)
+    hears = np.bincount(receivers[counted], minlength=ends)
+    return np.maximum(sends[senders], hears[receivers])
+
+
+def _once(shards: Mapping[int, Shards]) -> list[Shards]:
+    """Each pair of hosts once."""
+    return list({frozenset(each.inside + each.across): each for each in shards.values()}.values())
+
+
+def _groups(priced: Sequence[tuple[Sequence[int], float, float]]) -> Groups:
+    sizes = np.array([len(group) for group, _, _ in priced], dtype=np.int64)
+    return Groups(
+        np.array([worker for group, _, _ in priced for worker in group], dtype=np.int64),
+        np.cumsum(sizes) - sizes,
+        sizes,
+        np.array([latency for _, latency, _ in priced], dtype=np.float64),
+        np.array([per_byte for _, _, per_byte in priced], dtype=np.float64),
+    )
