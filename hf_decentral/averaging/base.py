@@ -77,6 +77,7 @@ class Averaging:
         mutual: it needs rounds in which any two workers hear each other with the same weight.
         push: it serves rounds of whose weights only the columns sum to one.
         informed: it looks at ``state.local``.
+        single: it changes the training of one worker too, as a momentum of its own does.
         delays: its exchanges may travel for several local steps.
         check_topology: called with the topology where there are several workers; raises a SettingsError where
             the method would not work on it.
@@ -94,6 +95,7 @@ class Averaging:
     mutual: bool = False
     push: bool = False
     informed: bool = False
+    single: bool = False
     delays: bool = True
     check_topology: Callable[[Topology], None] | None = None
     check_optimizer: Callable[[Optimizer], None] | None = None

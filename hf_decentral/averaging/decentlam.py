@@ -43,6 +43,7 @@ def decentlam(beta: float) -> Averaging:
         prepare,
         orders=("atc",),
         informed=True,
+        single=True,
         delays=False,
         check_topology=_check,
         check_optimizer=sgd_alone("decentlam"),

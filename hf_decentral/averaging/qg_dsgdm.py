@@ -45,6 +45,7 @@ def qg_dsgdm(beta: float) -> Averaging:
         gradient=gradient,
         orders=("atc",),
         informed=True,
+        single=True,
         delays=False,
         check_optimizer=sgd_alone("qg_dsgdm"),
     )

@@ -60,7 +60,7 @@ class Gossip:
         self._rates = rates
         self._name = name
         self._wire = Wire(transport, name, plan.bucket_mb)
-        self._alone = transport.workers == 1
+        self._alone = transport.workers == 1 and not plan.method.single
         self._phase = _Phase.READY
         self._schedule = Schedule(plan.topology, transport)
         self.flights = Flights(plan, transport, self._schedule)

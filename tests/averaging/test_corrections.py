@@ -267,6 +267,23 @@ def test_quasi_global_momentum_of_all_is_one_of_the_mean_gradient() -> None:
     same(Training("qg_dsgdm", "complete").run(), np.tile(x, (WORKERS, 1)))
 
 
+@pytest.mark.parametrize("method", ["qg_dsgdm", "decentlam"])
+@pytest.mark.parametrize("topology", ["aer", "ring"])
+def test_one_worker_has_the_momentum_too(method: str, topology: str) -> None:
+    p = torch.nn.Parameter(torch.from_numpy(START.copy()))
+    optimizer = torch.optim.SGD([p], lr=RATE)
+    decentralize(optimizer, topology, order="atc", averaging=method, transport=Memory(1))
+    x, m = START.copy(), np.zeros(SIZE)
+    for _ in range(STEPS):
+        p.grad = torch.from_numpy((H * (p.detach().numpy() - A))[0].copy())
+        optimizer.step()
+        d = BETA * m + H[0] * (x - A[0])
+        x, m = x - RATE * d, (BETA * m + (1 - BETA) * d if method == "qg_dsgdm" else d)
+    np.testing.assert_allclose(p.detach().numpy(), x, rtol=0, atol=1e-12)
+    assert gossip(optimizer).distance() == 0
+    assert gossip(optimizer).sent_bytes == 0
+
+
 @pytest.mark.parametrize("method", ["qg_dsgdm(0)", "decentlam(0)", "al_dsgd(0, 0)"])
 def test_without_its_momentum_or_pull_it_is_a_plain_average(method: str) -> None:
     same(Training(method, "ring").run(), plain("ring"))
