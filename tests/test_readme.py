@@ -64,7 +64,7 @@ def test_every_path_it_names_is_there():
 
 def test_every_command_it_names_is_there():
     verbs = set(re.findall(r"hf-decentral (\w+)", README))
-    assert {"bench", "demo", "doctor", "report", "topology"} == verbs
+    assert {"bench", "demo", "doctor", "report", "simulate", "topology"} == verbs
     told = run([sys.executable, "-m", "hf_decentral.cli", "--help"], ROOT)
     assert all(verb in told for verb in verbs)
 
@@ -90,3 +90,11 @@ def test_every_topology_is_in_its_table():
 
     for name in [*topology.names(), "allreduce"]:
         assert f"| `{name}`" in README
+
+
+def test_every_algorithm_is_in_its_table():
+    from hf_decentral import algorithms
+
+    section = README[README.index("\n## Algorithms") : README.index("\n## Fewer bytes")]
+    named = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|.*$", section, flags=re.M))))
+    assert named == set(algorithms.names())

@@ -30,6 +30,11 @@ TABLE: dict[str, Algorithm] = {
         "Lian et al. 2018, arXiv 1710.06952",
         alone=_WAITS,
     ),
+    "al_dsgd": Algorithm(
+        "a pull towards the neighbour of the smallest loss and that of the most neighbours",
+        "He et al. 2024, arXiv 2405.11389",
+        averaging="al_dsgd",
+    ),
     "choco": Algorithm(
         "the largest differences to what the neighbours know already",
         "Koloskova et al. 2019, arXiv 1902.00340",
@@ -39,6 +44,12 @@ TABLE: dict[str, Algorithm] = {
         "a round only where the consensus distance is not below a bound",
         "Kong et al. 2021, arXiv 2102.04828",
         topology="above(0.1, {topology})",
+    ),
+    "d2": Algorithm(
+        "exact diffusion: the bias of unequal data taken out with what the last round changed",
+        "Tang et al. 2018, arXiv 1803.07068",
+        averaging="d2",
+        topology="lazy({topology})",
     ),
     "dadam": Algorithm(
         "Adam on every worker, moments never sent",
@@ -68,9 +79,27 @@ TABLE: dict[str, Algorithm] = {
         period=16,
         lr=0.003,
     ),
+    "dc_s3gd": Algorithm(
+        "an all-reduce behind the next step, gradients corrected for its delay",
+        "Rigazzi 2019, arXiv 1911.02516",
+        averaging="dc_s3gd",
+        order="awc",
+        topology="complete",
+    ),
+    "decentlam": Algorithm(
+        "momentum of the step with its average, without the bias of local momentum",
+        "Yuan et al. 2021, arXiv 2104.11981",
+        averaging="decentlam",
+        lr=0.02,
+    ),
     "dpsgd": Algorithm(
         "SGD, then the mean with the neighbours",
         "Lian et al. 2017, arXiv 1705.09056",
+    ),
+    "gradient_tracking": Algorithm(
+        "steps along an estimate of the mean gradient, which travels with the parameters",
+        "Nedić et al. 2017, arXiv 1607.03218",
+        averaging="gradient_tracking",
     ),
     "ldsgd": Algorithm(
         "local SGD with neighbours: a round in every so many steps",
@@ -109,7 +138,7 @@ TABLE: dict[str, Algorithm] = {
         "local SGD whose exchange travels behind all the local steps",
         "arXiv 2601.01493",
         order="awc",
-        topology="every({period}, {topology})",
+        topology="every({period}, lazy({topology}))",
         period=4,
         delay="period",
     ),
@@ -151,6 +180,12 @@ TABLE: dict[str, Algorithm] = {
         period=4,
         delay=1,
         lr=0.003,
+    ),
+    "qg_dsgdm": Algorithm(
+        "momentum of what step and average did to the parameters",
+        "Lin et al. 2021, arXiv 2102.04761",
+        averaging="qg_dsgdm",
+        lr=0.02,
     ),
 }
 

@@ -6,6 +6,7 @@ from hf_decentral import codecs
 from hf_decentral.averaging.amsgrad import amsgrad
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
+from hf_decentral.averaging.corrections import ROWS as CORRECTIONS
 from hf_decentral.averaging.expression import Chosen, Entry, evaluate
 from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
@@ -122,7 +123,7 @@ TABLE: dict[str, Entry] = {
         (True,),
     ),
     "push_sum": Entry(
-        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, prompt=True),
+        lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, delays=False),
         "parameters with a weight each, for directed rounds",
     ),
     "random_k": Entry(
@@ -154,6 +155,7 @@ TABLE: dict[str, Entry] = {
         "the largest differences: top_k(fraction, gamma)",
         (0.05, 0.1),
     ),
+    **{name: Entry(*row) for name, row in CORRECTIONS.items()},
 }
 
 __all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "Local", "State", "build", "names", "plain"]

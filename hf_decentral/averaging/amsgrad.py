@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hf_decentral.averaging.base import Averaging, Exchange, State
+from hf_decentral.averaging.gradient_steps import sgd_alone
 from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
@@ -57,4 +58,11 @@ def amsgrad(beta1: float, beta2: float, least: float) -> Averaging:
         torch.maximum(largest, second, out=largest)
         tracked.add_(largest)
 
-    return Averaging(exchange, prepare, gradient=gradient, orders=("awc",), prompt=True)
+    return Averaging(
+        exchange,
+        prepare,
+        gradient=gradient,
+        orders=("awc",),
+        delays=False,
+        check_optimizer=sgd_alone("amsgrad"),
+    )

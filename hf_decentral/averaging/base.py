@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
+from hf_decentral.topology.base import Topology
 from hf_decentral.transport.wire import Send
 
 
@@ -25,11 +27,13 @@ class Local:
         workers: their numbers, one for each row.
         rate: the learning rate: one number, or ``[P]`` where groups of parameters differ.
         loss: the latest loss of each, ``[W]``, where somebody told it.
+        stale: the gradients of the step at hand were taken before the average came.
     """
 
     workers: tuple[int, ...] = (0,)
     rate: float | Tensor = 1.0
     loss: Tensor | None = None
+    stale: bool = False
 
 
 class State(dict[str, Any]):
@@ -72,8 +76,12 @@ class Averaging:
         whole: it needs rounds that are the mean of all workers.
         mutual: it needs rounds in which any two workers hear each other with the same weight.
         push: it serves rounds of whose weights only the columns sum to one.
-        prompt: its exchange must land in the step in which its order wants it, not later.
         informed: it looks at ``state.local``.
+        single: it changes the training of one worker too, as a momentum of its own does.
+        delays: its exchanges may travel for several local steps.
+        check_topology: called with the topology where there are several workers; raises a SettingsError where
+            the method would not work on it.
+        check_optimizer: the same of the optimizer that takes the local steps.
     """
 
     exchange: Callable[[Tensor, Round, State], Exchange]
@@ -86,8 +94,16 @@ class Averaging:
     whole: bool = False
     mutual: bool = False
     push: bool = False
-    prompt: bool = False
     informed: bool = False
+    single: bool = False
+    delays: bool = True
+    check_topology: Callable[[Topology], None] | None = None
+    check_optimizer: Callable[[Optimizer], None] | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether it works on real numbers only: all do that remember or change something."""
+        return self.prepare is not None or self.gradient is not None
 
     def __call__(self, x: Tensor, round: Round, state: State) -> Exchange:
         """Begin a round."""

@@ -12,6 +12,7 @@ from hf_decentral.bench.rates import rates_of_hosts
 from hf_decentral.cluster.rates import bits_per_second
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.bench import needs_emulation
+from hf_decentral.topology.expression import split
 
 
 def told(text: str) -> dict[str, str]:
@@ -146,18 +147,6 @@ class Settings:
         """The variants that are asked for, each once, the unit of compute first."""
         asked = [name for given in self.variants for name in split(given)]
         return list(dict.fromkeys(["none", *("none" if name == "local" else name for name in asked)]))
-
-
-def split(text: str) -> list[str]:
-    """Split a list at its commas, but not at those inside brackets: ``ddp,every(8, ring)``."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts if part.strip()]
 
 
 def parse(words: Sequence[str], description: str) -> Settings:

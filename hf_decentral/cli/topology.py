@@ -117,6 +117,17 @@ def _print(topology: Topology, found: dict[str, object], numbers: Spectrum | Non
     console.print("\n".join(told), soft_wrap=True)
 
 
+def _asked(name: str | None, matrix: Path | None, workers: int | None, hosts: str | None) -> Topology:
+    if (name is None) == (matrix is None):
+        raise name_or_matrix(name)
+    if matrix is not None:
+        if hosts is not None:
+            raise out_of_range("--hosts", hosts, "nothing beside --matrix", "weights do not ask for hosts")
+        return matrices.read(matrix, workers)
+    count = 8 if workers is None else workers
+    return build(str(name), count, hosts_of(hosts, count) if count > 0 else None)
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     group = typer.Typer(
@@ -152,13 +163,7 @@ def register(app: typer.Typer) -> None:
         png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rounds there.")] = None,
         json: Json = None,
     ) -> None:
-        if matrix is not None and name is None:
-            topology = matrices.read(matrix, workers)
-        elif matrix is None and name is not None:
-            count = 8 if workers is None else workers
-            topology = build(name, count, hosts_of(hosts, count) if count > 0 else None)
-        else:
-            raise name_or_matrix(name)
+        topology = _asked(name, matrix, workers, hosts)
         numbers = spectrum(topology) if topology.workers <= _MOST_WORKERS else None
         found = facts(topology, numbers)
         _print(topology, found, numbers)

@@ -256,7 +256,12 @@ def _plain(value: Any) -> Any:
     """A number as it is, a collection as a list of its own."""
     if isinstance(value, set):
         return sorted(value)
-    return [*value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return [
+        (each.time, int(each.kind), each.worker, each.life) if isinstance(each, _Event) else each
+        for each in value
+    ]
 
 
 _STATE = (

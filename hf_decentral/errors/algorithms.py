@@ -11,7 +11,8 @@ def no_global_step(algorithm: str, reason: str) -> SettingsError:
         sentence(
             f"algorithm={algorithm!r} was given to a run of real processes",
             f"expected one with a step that all workers take: {reason}",
-            f"compare it with `hf-decentral simulate --algorithms {algorithm}`, or train with 'dpsgd'",
+            f"compare it with `hf-decentral simulate --algorithms {algorithm}`, or write the loop of each "
+            "process around hf_decentral.cluster.Meetings",
         )
     )
 

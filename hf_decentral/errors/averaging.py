@@ -106,10 +106,10 @@ def must_repeat(averaging: str, topology: str) -> SettingsError:
 
 
 def no_complex() -> SettingsError:
-    """A method that encodes real numbers, and complex parameters."""
+    """A method that encodes or corrects real numbers, and complex parameters."""
     return SettingsError(
         sentence(
-            "complex parameters were given to an averaging method that encodes",
+            "complex parameters were given to an averaging method that encodes or corrects",
             "real parameters",
             "use averaging 'plain', or hold real and imaginary parts as parameters of their own",
         )
@@ -170,16 +170,5 @@ def too_many_in_flight(topology: str, delay: int) -> SettingsError:
             f"delay={delay} was given with topology {topology!r}, whose rounds are closer",
             "expected that an exchange lands before the next begins, in steps that are known beforehand",
             f"write 'every({delay}, ...)' around the topology, or a smaller delay",
-        )
-    )
-
-
-def must_be_prompt(averaging: str, delay: int) -> SettingsError:
-    """A method whose state must not be a few steps behind the parameters."""
-    return SettingsError(
-        sentence(
-            f"averaging={averaging!r} was given with delay={delay}",
-            "expected no delay, since what this method keeps belongs to the parameters of this very step",
-            "leave delay out, or use averaging 'plain'",
         )
     )

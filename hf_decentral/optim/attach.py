@@ -152,7 +152,9 @@ def _handle(
         return "a parameter"
 
     check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
-    if plan.method.prepare is not None and any(p.is_complex() for p in _all(optimizer)):
+    if plan.method.check_optimizer is not None:
+        plan.method.check_optimizer(optimizer)
+    if plan.method.real and any(p.is_complex() for p in _all(optimizer)):
         raise no_complex()
     handle = Gossip(lambda: _trainable(optimizer), lambda: rates(optimizer), name, transport, plan)
     if early and transport.workers > 1:

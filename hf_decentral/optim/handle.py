@@ -60,7 +60,7 @@ class Gossip:
         self._rates = rates
         self._name = name
         self._wire = Wire(transport, name, plan.bucket_mb)
-        self._alone = transport.workers == 1
+        self._alone = transport.workers == 1 and not plan.method.single
         self._phase = _Phase.READY
         self._schedule = Schedule(plan.topology, transport)
         self.flights = Flights(plan, transport, self._schedule)
@@ -109,11 +109,12 @@ class Gossip:
         if self._retired:
             raise retired()
         if not self._alone:
+            stale = self.plan.order is Order.AWC and self._phase is not _Phase.COMBINED
             if self.plan.order is not Order.ATC:
                 self.combine()
             buckets = self._refit()
             for lane, state in enumerate(self._memories.states):
-                adjust(self.plan.method, buckets, lane, state)
+                adjust(self.plan.method, buckets, lane, state, stale)
 
     def after_step(self) -> None:
         """Begin the next round; adapt-then-combine finishes its own at once."""
@@ -139,7 +140,7 @@ class Gossip:
         buckets = self._bound()
         self._unwritten(buckets, lane)
         self.flights.finish(lane)
-        adjust(self.plan.method, buckets, lane, self._memories.states[lane])
+        adjust(self.plan.method, buckets, lane, self._memories.states[lane], stale=True)
 
     def leave(self, lane: int) -> None:
         """Send one bucket along the next round; :meth:`after_step` sends the others."""

@@ -38,10 +38,15 @@ def rate_of(buckets: Buckets, lane: int, rates: Mapping[int, float]) -> float | 
 
 
 @torch.no_grad()
-def adjust(method: Averaging, buckets: Buckets, lane: int, state: State) -> None:
-    """Let a method change the gradients of a bucket, once its average is there."""
+def adjust(method: Averaging, buckets: Buckets, lane: int, state: State, stale: bool) -> None:
+    """Let a method change the gradients of a bucket, once its average is there.
+
+    Args:
+        stale: the gradients were taken before the average came.
+    """
     if method.gradient is None:
         return
+    state.local.stale = stale
     x = buckets.flats[lane]
     g = state.scratch.get("gradient")
     if g is None or g.shape != x.shape or g.device != x.device:

@@ -51,13 +51,13 @@ class Memories:
 
         Raises:
             MismatchError: what was loaded belongs to other parameters or to another topology.
-            SettingsError: complex parameters under a method that encodes.
+            SettingsError: complex parameters under a method for real ones.
         """
+        if self._method.real and any(x.is_complex() for x in buckets.flats):
+            raise no_complex()
         if self.forgetful:
             self.states = [State() for _ in buckets.flats]
             return
-        if self._method.prepare is not None and any(x.is_complex() for x in buckets.flats):
-            raise no_complex()
         loaded, rounds = any(self.states), self._topology.repeated() or ()
         if loaded and len(self.states) != len(buckets.flats):
             raise wrong_checkpoint(f"{len(self.states)} buckets", f"{len(buckets.flats)}")

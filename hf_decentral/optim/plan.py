@@ -13,13 +13,13 @@ from hf_decentral.averaging import Averaging
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.averaging import (
     must_be_mutual,
-    must_be_prompt,
     must_be_whole,
     must_repeat,
     too_many_in_flight,
     wrong_delay,
     wrong_order,
 )
+from hf_decentral.errors.corrections import not_delayed
 from hf_decentral.errors.topology import must_push
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Hosts, Topology
@@ -101,6 +101,8 @@ def make_plan(
         raise wrong_order(averaging, order, method.orders)
     if method.whole and any(r.groups != (tuple(range(workers)),) for r in _talks(topology)) and workers > 1:
         raise must_be_whole(averaging, topology.name)
+    if method.check_topology is not None and workers > 1:
+        method.check_topology(topology)
     plan = Plan(topology, averaging, method, Order(order), bucket_mb, delay)
     _check_delay(plan)
     return plan
@@ -120,8 +122,8 @@ def _check_delay(plan: Plan) -> None:
         raise wrong_delay(plan.delay, plan.order.value, least)
     if not plan.late_by:
         return
-    if plan.method.prompt:
-        raise must_be_prompt(plan.averaging, plan.delay)
+    if not plan.method.delays:
+        raise not_delayed(plan.averaging, plan.delay, least)
     topology = plan.topology
     rounds = topology.rounds(2 * (topology.period or 64))
     begun = [step for step, round in enumerate(rounds) if not round.idle]

@@ -10,53 +10,48 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from hf_decentral import averaging
 from hf_decentral.averaging import State
 from hf_decentral.errors.simulator import beyond_memory
+from hf_decentral.optim.plan import Plan
 from hf_decentral.simulator.gradients import CHUNK_BYTES
 from hf_decentral.simulator.per_worker import Make
-from hf_decentral.topology.base import Topology
 
-# Parameters, gradients, what is received, and two temporaries: of the local step (Adam's denominator) and of
-# the consensus distance.
-_ALWAYS = 5
-_SENT = 3  # a copy or a code of what is sent, where the method makes one, its sum, and what was lost
+# In multiples of the parameters of all workers.
+_ALWAYS = 7  # parameters, gradients, what is received, and four temporaries: those of the consensus distance
+_LATE = 2  # what travels while parameters move on, and what it was when it left
+_BEHIND = 1  # the sum of codes
+_COPIES = 4  # of one model: one that is trained, one that is judged, two that are tried
 _SAMPLE = 4096  # numbers on which a method shows what it remembers
 
 
-def check(model: nn.Module, make: Make, method: str, topology: Topology) -> int:
-    """See that a run fits in the memory of this machine; returns the bytes that it takes.
+def check(model: nn.Module, make: Make, plan: Plan) -> int:
+    """See that a run fits in the memory of this machine; returns about how many bytes it takes.
 
     Args:
         model: of each worker.
         make: makes its optimizer.
-        method: name of the averaging method.
-        topology: of all workers.
+        plan: how all of them gossip.
 
     Raises:
         SettingsError: it does not fit; told is what would.
     """
     params = [p for p in model.parameters() if p.requires_grad]
-    numbers = sum(p.numel() for p in params)
-    size = sum(p.nbytes for p in params)
-    each = _ALWAYS * size + _optimizer(model, make) + int(_remembered(method, topology) * size)
-    needed = topology.workers * each + CHUNK_BYTES
+    numbers, size = sum(p.numel() for p in params), sum(p.nbytes for p in params)
+    each = int((_ALWAYS + _method(plan)) * size) + _optimizer(model, make)
+    whole = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
+    once = CHUNK_BYTES + _COPIES * whole
+    workers = plan.topology.workers
+    needed = workers * each + once
     free = psutil.virtual_memory().available
     if needed > free and all(p.device.type == "cpu" for p in params):
-        room = max(0, free - CHUNK_BYTES)
-        raise beyond_memory(
-            topology.workers,
-            numbers,
-            needed / 1e9,
-            free / 1e9,
-            room // each,
-            room * numbers // (each * topology.workers),
-        )
+        room = max(0, free - once)
+        fits = room * numbers // (each * workers)
+        raise beyond_memory(workers, numbers, needed / 1e9, free / 1e9, room // each, fits)
     return needed
 
 
 def _optimizer(model: nn.Module, make: Make) -> int:
-    """Bytes that the optimizer of one worker remembers, after a step without gradients to speak of."""
+    """Bytes that the optimizer of one worker remembers, seen after a step."""
     trial = copy.deepcopy(model)
     optimizer = make(trial)
     for p in trial.parameters():
@@ -65,14 +60,13 @@ def _optimizer(model: nn.Module, make: Make) -> int:
     return sum(t.nbytes for t in _tensors(list(optimizer.state.values())))
 
 
-def _remembered(method: str, topology: Topology) -> float:
-    """What an averaging method keeps, in multiples of the parameters."""
-    found = averaging.build(method)
-    kept = float(_SENT if found.background or found.land is not None or found.informed else 0)
-    if found.prepare is not None:
+def _method(plan: Plan) -> float:
+    """What the averaging method and the delay take, in multiples of the parameters."""
+    kept = float(_LATE * plan.late + _BEHIND * plan.method.background)
+    if plan.method.prepare is not None:
         state = State()
         x = torch.zeros(1, _SAMPLE)
-        found.prepare(x, topology.repeated() or (), [(0, (_SAMPLE,))], state)
+        plan.method.prepare(x, plan.topology.repeated() or (), [(0, (_SAMPLE,))], state)
         kept += sum(t.nbytes for t in _tensors(dict(state))) / x.nbytes
     return kept
 

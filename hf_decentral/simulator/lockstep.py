@@ -12,7 +12,7 @@ from hf_decentral.cluster import Clock, givers, neighbours, welcome_
 from hf_decentral.errors import out_of_range
 from hf_decentral.errors.simulator import named_topology_needed, not_finite
 from hf_decentral.optim import decentralize, gossip
-from hf_decentral.optim.plan import Order
+from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.rounds import Round
 from hf_decentral.simulator import footprint, per_worker, shards
 from hf_decentral.simulator.counted import Counted
@@ -20,6 +20,8 @@ from hf_decentral.simulator.evaluation import Evaluation
 from hf_decentral.simulator.gradients import Gradients, stacked
 from hf_decentral.simulator.setup import Setup, optimizer_of
 from hf_decentral.topology.base import Topology
+
+BUCKET_MB = 4.0
 
 
 class Simulation:
@@ -42,11 +44,10 @@ class Simulation:
         self.setup = setup
         problem, optimizer = setup.problem, optimizer_of(setup.algorithm)
         arguments = how(setup)
-        topology, averaging = arguments["topology"], arguments["averaging"]
         if setup.members is not None:
-            self._near = neighbours(topology)
-            topology = arguments["topology"] = setup.members.present(topology)
-        footprint.check(problem.model, optimizer, averaging, topology)
+            self._near = neighbours(arguments["topology"])
+            arguments["topology"] = setup.members.present(arguments["topology"])
+        footprint.check(problem.model, optimizer, plan_of(arguments))
         self.done = self.skipped = 0
         self.params = stacked(problem.model, setup.workers)
         self.transport = Counted(setup.workers)
@@ -56,6 +57,7 @@ class Simulation:
             per_worker.over(self.params, problem.model, optimizer),
             model=nn.Module(),  # nobody calls it: "cta" wants one, and combines in `compute`
             transport=self.transport,
+            bucket_mb=BUCKET_MB,
             guard=False,  # it would drop the gradients of all workers; `compute` looks at each
             **arguments,
         )
@@ -146,6 +148,7 @@ class Simulation:
         """Let those who join now begin with the mean of their neighbours."""
         members = self.setup.members
         for worker in () if members is None else members.joining(self.done):
+            self.handle.flush()  # what is on the wire would be lost
             near = givers(worker, self._near, self.absent)
             for x in self.handle.flats():
                 welcome_(x, worker, near)
@@ -207,3 +210,13 @@ def how(setup: Setup) -> dict[str, Any]:
         advice = "build the topology for the workers of this run"
         raise out_of_range("topology.workers", topology.workers, f"{setup.workers}, as workers", advice)
     return {**algorithm.how(topology.name), "topology": topology}
+
+
+def plan_of(arguments: dict[str, Any]) -> Plan:
+    """What ``decentralize()`` makes of its arguments, the topology an object.
+
+    Raises:
+        SettingsError, TopologyError: they cannot be meant.
+    """
+    topology, order, averaging, delay = (arguments[k] for k in ("topology", "order", "averaging", "delay"))
+    return make_plan(topology, order, averaging, topology.workers, None, BUCKET_MB, delay)

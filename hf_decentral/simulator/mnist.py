@@ -78,7 +78,7 @@ def digits(data: str | Path | None = None) -> tuple[Data, Data]:
     """
     path = _found(data)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [name for name in ARRAYS if name not in file]
             if missing:
                 raise wrong_digits(path, f"it has no array {missing[0]!r}")

@@ -53,7 +53,7 @@ def quadratic(
     condition: float = 10.0,
     spread: float = 1.0,
     noise: float = 0.3,
-    unequal: float = 1.0,
+    unequal: float = 4.0,
     batch: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
@@ -70,7 +70,8 @@ def quadratic(
         condition: largest over smallest curvature; ``a_d`` goes from ``1 / condition`` to 1.
         spread: standard deviation of the groups' targets.
         noise: standard deviation of the samples' targets within a group.
-        unequal: largest over smallest weight ``w_i`` of the groups; 1: equal.
+        unequal: largest over smallest weight ``w_i`` of the groups. With 1, workers of equal curvature, the
+            mean of the workers goes the same way whoever averages with whom.
         batch: samples of each worker in each step.
         dtype: of all numbers.
 

@@ -56,7 +56,7 @@ class Checkpoint:
             EOFError,
             pickle.UnpicklingError,
         ) as error:
-            raise not_a_run(self._path, (str(error).splitlines() or [type(error).__name__])[0]) from error
+            raise not_a_run(self._path, _cause(error)) from error
         for what, expected in self._about.items():
             if about.get(what) != expected:
                 raise not_this_run(self._path, what, about.get(what), expected)
@@ -89,6 +89,13 @@ class Checkpoint:
                 aside.unlink(missing_ok=True)
         now = monotonic()
         self._next = now + max(EVERY_SECONDS, (now - begun) / _SHARE)
+
+
+def _cause(error: Exception) -> str:
+    """Why a file cannot be read, in one line."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds something else than tensors, names and numbers"
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager

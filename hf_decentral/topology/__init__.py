@@ -14,7 +14,7 @@ from hf_decentral.rounds import Round
 from hf_decentral.topology.aer import aer
 from hf_decentral.topology.base import Hosts, Topology
 from hf_decentral.topology.base_graph import base_graph
-from hf_decentral.topology.combinators import above, every, rounds, then, without
+from hf_decentral.topology.combinators import above, every, lazy, rounds, then, without
 from hf_decentral.topology.complete import complete
 from hf_decentral.topology.custom import custom
 from hf_decentral.topology.equitopo import d_equistatic, u_equistatic
@@ -110,6 +110,7 @@ __all__ = [
     "custom",
     "every",
     "from_graph",
+    "lazy",
     "names",
     "rounds",
     "spectrum",
@@ -130,7 +131,8 @@ def build(name: str, workers: int, hosts: Hosts = None) -> Topology:
         name: a name of the table, with numbers behind it where it takes some: ``"base_graph(2)"``,
             ``"random_matching(7)"``; or combinators around some: ``"every(8, ring)"`` averages in every
             eighth step, ``"then(complete, 500, aer)"`` with everybody in the first 500 steps,
-            ``"above(0.5, ring)"`` only while the consensus distance is not below 0.5.
+            ``"above(0.5, ring)"`` only while the consensus distance is not below 0.5,
+            ``"lazy(ring)"`` with half of a worker's own parameters kept.
         workers: number of workers, 1 or more.
         hosts: the number of each worker's host; None stands for one worker a host.
 

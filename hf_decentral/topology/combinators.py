@@ -91,6 +91,35 @@ def _product(topology: Topology, begin: int, count: int) -> Round:
     return Round.from_matrix(whole) if count > 1 else topology(begin)
 
 
+def lazy(topology: Topology) -> Topology:
+    """Every worker keeps half of its own parameters: weights ``(I + M) / 2``, eigenvalues nearer to 1.
+
+    Differences shrink more slowly, and what made them change their sign does so no more: methods that cannot
+    bear negative eigenvalues (``d2``) run on it, and adapt-while-combine bears larger steps. Everybody hears
+    and tells the same workers as before, but an average of a group becomes messages between its pairs.
+
+    Raises:
+        SettingsError: ``topology`` is one of :func:`above`.
+    """
+    _always(topology, "lazy")
+    halved = lru_cache(maxsize=topology.period or 8)(lambda step: _halved(topology(step)))
+    return Topology(
+        f"lazy({topology.name})",
+        topology.workers,
+        topology.period,
+        lambda step: halved(step % topology.period if topology.period else step),
+        phases=tuple(map(lazy, topology.phases)),
+    )
+
+
+def _halved(round: Round) -> Round:
+    if round.idle:
+        return round
+    rows = ({j: weight / 2 for j, weight in row} for row in round.rows)
+    kept = ({**row, i: row.get(i, 0.0) + 0.5} for i, row in enumerate(rows))
+    return Round(tuple(tuple(sorted(row.items())) for row in kept))
+
+
 def then(first: Topology, steps: int, second: Topology) -> Topology:
     """``first`` for so many steps, then ``second`` from its beginning. It never repeats as a whole.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hf_decentral.errors import unknown_name
 from hf_decentral.errors.topology import not_an_expression, wrong_numbers
 from hf_decentral.topology.base import Topology
-from hf_decentral.topology.combinators import above, every, rounds, then
+from hf_decentral.topology.combinators import above, every, lazy, rounds, then
 
 
 class Combinator(NamedTuple):
@@ -27,6 +27,7 @@ class Combinator(NamedTuple):
 COMBINATORS: dict[str, Combinator] = {
     "above": Combinator(above, (float, Topology)),
     "every": Combinator(every, (int, Topology)),
+    "lazy": Combinator(lazy, (Topology,)),
     "rounds": Combinator(rounds, (int, Topology)),
     "then": Combinator(then, (Topology, int, Topology)),
 }
@@ -35,6 +36,18 @@ COMBINATORS: dict[str, Combinator] = {
 def is_expression(text: str) -> bool:
     """True for more than a single name."""
     return "(" in text
+
+
+def split(text: str) -> list[str]:
+    """Split a list at its commas, but not at those inside brackets: ``ddp,every(8, ring)``."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
 
 
 def evaluate(

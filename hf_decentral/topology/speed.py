@@ -43,13 +43,13 @@ def speed(topology: Topology, factor: float = 1e6, most: int = MOST_ROUNDS) -> S
     computed: see :func:`rounds_of_circulant`. Where rounds are redrawn it is the median of five stretches.
     """
     if topology.repeated() is None:
-        found = sorted(_run(topology, factor, most, k * most).rounds or most + 1 for k in range(DRAWS))
-        middle = found[DRAWS // 2]
+        draws = [_run(topology, factor, most, k * most).rounds for k in range(DRAWS)]
+        middle = sorted(most + 1 if rounds is None else rounds for rounds in draws)[DRAWS // 2]
         return Speed(middle if middle <= most else None, how="median")
-    found_once = _run(topology, factor, min(most, _SOON))
-    if found_once.rounds is None and topology.period == 1 and _is_circulant(topology(0)):
+    soon = _run(topology, factor, min(most, _SOON))
+    if soon.rounds is None and topology.period == 1 and _is_circulant(topology(0)):
         return Speed(rounds_of_circulant(topology(0), factor), how="eigenvalues")
-    return found_once if found_once.rounds is not None else _run(topology, factor, most)
+    return soon if soon.rounds is not None else _run(topology, factor, most)
 
 
 def _run(topology: Topology, factor: float, most: int, first: int = 0) -> Speed:

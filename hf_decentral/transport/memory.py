@@ -27,7 +27,7 @@ class Memory:
         self.sent_bytes = 0.0
         self.waited_seconds = 0.0
         self._combine = Combiner()
-        self._buffers: dict[int, Tensor] = {}
+        self._buffers: dict[tuple[int, torch.Size, torch.dtype], Tensor] = {}
         self._shards: dict[str, dict[int, Shards]] = {}
 
     def prepare(self, topology: Topology) -> None:
@@ -42,11 +42,12 @@ class Memory:
         self.sent_bytes += copies * payload[0].numel() * payload.element_size()
         if request.codec is not None or request.round.idle:
             return _Here(request, None, self._combine)
-        buffer = self._buffers.get(lane)
-        if buffer is None or buffer.shape[1:] != payload.shape[1:] or buffer.dtype != payload.dtype:
+        kind = lane, payload.shape[1:], payload.dtype
+        buffer = self._buffers.get(kind)
+        if buffer is None or buffer.device != payload.device:
             # One row more than there are workers: the scratch row of weighted sums.
             buffer = payload.new_empty((self.workers + 1, *payload.shape[1:]))
-            self._buffers[lane] = buffer
+            self._buffers[kind] = buffer
         return _Here(request, buffer, self._combine)
 
     def behind(self, work: Callable[[], T]) -> Callable[[], T]:

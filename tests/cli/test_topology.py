@@ -8,25 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hf_decentral.cli import drawing, main
+from hf_decentral.cli import drawing
 from hf_decentral.cli.topology import hosts_of
 from hf_decentral.errors import SettingsError
 from hf_decentral.rounds import Round
 from hf_decentral.topology import TABLE, build, names
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Types ``hf-decentral topology ...``: the exit code, what was printed, what was complained of."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hf-decentral", "topology", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 def test_show_prints_draws_and_writes(typed, tmp_path: Path) -> None:
@@ -53,6 +39,28 @@ def test_a_ring_allows_two_thirds_of_the_step(typed, tmp_path: Path) -> None:
     assert "second eigenvalue of a period: 0.8047" in out
     third = pytest.approx(1 / 3)
     assert json.loads(file.read_text())["rounds"][0]["rows"][0] == [[0, third], [1, third], [7, third]]
+
+
+def test_redrawn_rounds_are_told_as_such(typed, tmp_path: Path) -> None:
+    file = tmp_path / "random.json"
+    code, out, _ = typed("show", "random_matching(7)", "-n", "8", "--json", str(file))
+    assert code == 0
+    assert "period: none, ever new rounds come" in out
+    assert "squared differences left after a round, mean of 64 rounds: 0.4286" in out
+    assert "second eigenvalue" not in out and "exact" not in out
+    found = json.loads(file.read_text())
+    assert (found["topology"], found["period"], len(found["rounds"])) == ("random_matching(7)", None, 64)
+    assert found["expected_contraction"] == pytest.approx(3 / 7)
+
+
+def test_the_spectral_gap_is_told(typed, tmp_path: Path) -> None:
+    file = tmp_path / "torus.json"
+    code, out, _ = typed("show", "torus", "-n", "16", "--json", str(file))
+    assert code == 0
+    assert "second eigenvalue of a period: 0.6 (spectral gap 0.4)" in out
+    found = json.loads(file.read_text())
+    assert found["spectral_gap"] == pytest.approx(0.4)
+    assert found["expected_contraction"] is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,12 @@ def test_help_says_what_the_figures_mean(typed) -> None:
         (("show", "aer", "-n", "4", "--png", "picture.docx"), "cannot be written"),
         (("show", "aer", "-n", "4", "--json", "/dev/null/a.json"), "cannot be written"),
         (("show", "aer", "-n", "four"), "as an integer"),
-        (("show",), "name"),
+        (("show",), "Expected a name, or a file"),
+        (("show", "ring", "--matrix", "weights.csv"), "Both 'ring' and --matrix"),
+        (("show", "--matrix", "weights.csv", "--hosts", "2"), "nothing beside --matrix"),
+        (("show", "torus", "-n", "10"), "nearest: 9 and 12"),
+        (("show", "hypercube", "-n", "6"), "nearest: 4 and 8"),
+        (("show", "base_graph(two)"), "whole numbers"),
     ],
 )
 def test_bad_input_is_told_without_a_traceback(typed, words: tuple[str, ...], said: str) -> None:

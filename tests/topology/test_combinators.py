@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_decentral.errors import SettingsError, TopologyError
-from hf_decentral.topology import TABLE, above, build, every, rounds, spectrum, then, without
+from hf_decentral.topology import TABLE, above, build, every, lazy, rounds, spectrum, then, without
 
 SIX = [name for name, entry in TABLE.items() if entry.serves(6)]
 
@@ -106,6 +106,29 @@ def test_a_directed_ring_closes_over_a_dead_worker() -> None:
     assert after.rows[1] == ((0, 0.5), (1, 0.5))
 
 
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("workers", [1, 2, 5, 6])
+def test_lazy_keeps_half_of_the_own_parameters(name: str, workers: int) -> None:
+    inner = build(name, workers)
+    topology = lazy(inner)
+    assert (topology.name, topology.period, topology.hosts) == (f"lazy({name})", inner.period, None)
+    for step in range(2 * (inner.period or 1)):
+        expected = (torch.eye(workers, dtype=torch.float64) + inner(step).matrix()) / 2
+        torch.testing.assert_close(topology(step).matrix(), expected, rtol=0, atol=1e-15)
+        assert all(list(row) == sorted(row) for row in topology(step).rows)
+        assert topology(step).idle == inner(step).idle
+
+
+def test_a_lazy_ring_bears_twice_the_step() -> None:
+    """Adapt-while-combine bears ``1 + lambda_min``: -1/3 for an even ring and 1/3 for its lazy one."""
+    assert spectrum(lazy(build("ring", 6))).largest_stable_step == pytest.approx(4 / 3, abs=1e-5)
+    warm = lazy(then(build("complete", 4), 1, build("ring", 4)))
+    assert [phase.name for phase in warm.phases] == ["lazy(complete)", "lazy(ring)"]
+    assert warm(0) == lazy(build("complete", 4))(0)
+    assert warm(5) == lazy(build("ring", 4))(0)
+    assert lazy(every(2, build("ring", 4)))(0).idle
+
+
 def test_what_cannot_be_meant() -> None:
     ring = build("ring", 4)
     with pytest.raises(SettingsError, match="steps=0"):
@@ -145,6 +168,7 @@ def test_above_stands_outside_of_all_others() -> None:
         lambda: above(2, asked),
         lambda: every(2, asked),
         lambda: rounds(2, asked),
+        lambda: lazy(asked),
         lambda: then(asked, 3, ring),
         lambda: then(ring, 3, asked),
     ):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hf_decentral.errors import SettingsError, TopologyError
 from hf_decentral.topology import build, spectrum
-from hf_decentral.topology.spectrum import largest_stable_step, radius
+from hf_decentral.topology.spectrum import largest_stable_step, left_of_a_round, radius
 from hf_decentral.topology.traffic import sent
 
 FOUR_HOSTS = [i // 4 for i in range(16)]
@@ -136,3 +136,132 @@ def test_training_grows_just_above_the_largest_stable_step(name: str) -> None:
             for m in period:
                 x = m @ x - a * x
         assert (float(x.abs().max()) < 1e3) == stable
+
+
+# Rounds of a period for 2 to 40 workers and k = 1 to 4: as many as in the code that the authors published.
+LENGTHS = {
+    1: "1 3 2 5 4 5 3 7 6 7 5 7 6 7 4 9 8 9 7 9 8 9 6 9 8 9 7 9 8 9 5 11 10 11 9 11 10 11 8",
+    2: "1 1 2 3 2 4 3 2 4 5 3 5 5 4 4 5 3 6 5 5 6 6 4 6 6 3 6 7 5 7 5 6 6 7 4 7 7 6 6",
+    3: "1 1 1 3 2 3 2 2 4 4 2 4 4 4 2 5 3 5 4 4 5 5 3 5 5 3 4 5 5 5 3 5 6 6 3 6 6 5 5",
+    4: "1 1 1 1 2 3 2 2 2 4 2 4 4 2 2 4 3 4 2 4 4 4 3 2 5 3 4 5 3 5 3 5 5 4 3 5 5 5 3",
+}
+
+
+@pytest.mark.parametrize("k", LENGTHS)
+def test_base_graphs_are_as_short_as_published(k: int) -> None:
+    for workers, length in enumerate(map(int, LENGTHS[k].split()), 2):
+        topology = build(f"base_graph({k})", workers)
+        assert topology.period == length <= 2 * math.log(workers, k + 1) + 2 + 1e-9
+        product = torch.eye(workers, dtype=torch.float64)
+        for round in topology.rounds():
+            matrix = round.matrix()
+            assert torch.equal(matrix, matrix.T) and bool((matrix >= 0).all())
+            assert max(len(round.senders(worker)) for worker in range(workers)) <= k
+            product = matrix @ product
+        torch.testing.assert_close(product, torch.full_like(product, 1 / workers), rtol=0, atol=1e-12)
+
+
+def test_a_base_graph_of_many_peers_is_complete() -> None:
+    assert build("base_graph(8)", 9).rounds() == build("complete", 9).rounds()
+    assert build("base_graph(1000000000)", 9).rounds() == build("complete", 9).rounds()
+    assert build("base_graph(7)", 9).period == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "left", "smallest"),
+    [
+        ("torus", 16, 0.6, -0.6),
+        ("torus", 15, 0.723607, None),
+        ("star", 8, 0.875, 0.0),
+        ("hypercube", 8, 0.5, -0.5),
+        ("static_exponential", 4, 1 / 3, None),
+        ("static_exponential", 8, 0.5, None),
+        ("static_exponential", 16, 0.6, None),
+        ("static_exponential", 32, 2 / 3, None),
+        ("ring", 8, 0.8047379, -1 / 3),
+    ],
+)
+def test_what_a_static_round_leaves_of_differences(
+    name: str, workers: int, left: float, smallest: float | None
+) -> None:
+    topology = build(name, workers)
+    matrix = topology(0).matrix()
+    apart = matrix - 1 / workers
+    assert topology.period == 1
+    assert float(torch.linalg.matrix_norm(apart, 2)) == pytest.approx(left, abs=1e-6)
+    if smallest is not None:
+        assert float(torch.linalg.eigvalsh(matrix)[0]) == pytest.approx(smallest, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "limit"),
+    [
+        ("torus", 16, 0.4),
+        ("hypercube", 8, 0.5),
+        ("static_exponential", 8, 0.8205),
+        ("star", 8, 1.0),
+        ("base_graph(2)", 7, 1.2743),
+    ],
+)
+def test_the_largest_stable_step_of_graphs_with_many_neighbours(
+    name: str, workers: int, limit: float
+) -> None:
+    assert spectrum(build(name, workers)).largest_stable_step == pytest.approx(limit, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "left"),
+    [
+        ("random_matching", 4, 1 / 3),
+        ("random_matching", 6, 0.4),
+        ("random_matching", 8, 0.428571),
+        ("random_matching", 7, 0.5),
+        ("random_ring", 8, 0.238095),
+        ("random_ring", 16, 0.288889),
+    ],
+)
+def test_what_a_redrawn_round_leaves_of_squared_differences(name: str, workers: int, left: float) -> None:
+    assert left_of_a_round(build(name, workers)) == pytest.approx(left, abs=1e-6)
+
+
+@pytest.mark.parametrize("sides", [(3, 3), (3, 4), (4, 4), (4, 6), (5, 5), (4, 7), (25, 40)])
+def test_a_torus_is_as_near_to_a_square_as_it_can_be(sides: tuple[int, int]) -> None:
+    a, b = sides
+    matrix = build("torus", a * b)(0).matrix()
+    rings = [
+        build("ring", n)(0).matrix() if n > 3 else torch.full((3, 3), 1 / 3, dtype=torch.float64)
+        for n in sides
+    ]
+    eyes = [torch.eye(n, dtype=torch.float64) for n in sides]
+    # Both rings have a third for oneself, of which the torus has a fifth in all.
+    expected = (3 * torch.kron(rings[0], eyes[1]) + 3 * torch.kron(eyes[0], rings[1]) - torch.eye(a * b)) / 5
+    torch.testing.assert_close(matrix, expected, rtol=0, atol=1e-12)
+
+
+def test_the_mean_of_all_graphs_of_equitopo_is_the_mean() -> None:
+    for name in ("d_equistatic", "u_equistatic"):
+        for workers in (2, 5, 9, 12):
+            graphs = build(f"{name}(3, {workers - 1})", workers)
+            assert [round.groups for round in graphs.rounds()] == [(tuple(range(workers)),)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("workers", [4, 6, 12, 16, 25, 64, 128])
+def test_equitopo_draws_few_graphs_that_mix(workers: int, seed: int) -> None:
+    few = math.ceil(math.log(workers))
+    directed = build(f"d_equistatic({seed})", workers)(0)
+    matrix = directed.matrix()
+    assert {len(directed.senders(worker)) for worker in range(workers)} == {few}
+    assert matrix.diagonal().tolist() == [1 / workers] * workers
+    mutual = build(f"u_equistatic({seed})", workers)(0).matrix()
+    assert torch.equal(mutual, mutual.T)
+    for found, bound in ((matrix, 0.8), (mutual, 0.65)):
+        assert float(torch.linalg.matrix_norm(found - 1 / workers, 2)) < bound
+
+
+def test_equitopo_with_one_graph_finds_a_connected_one() -> None:
+    """Of 5 shifts of 6 workers only two lead to all of them."""
+    for seed in range(8):
+        assert spectrum(build(f"d_equistatic({seed}, 1)", 6)).contraction < 1 - 1e-6
+    with pytest.raises(SettingsError, match="graphs=6 was given"):
+        build("d_equistatic(0, 6)", 6)

@@ -150,3 +150,15 @@ def test_optim_args_and_the_embeddings_rate(tmp_path: Path) -> None:
         broken = DecentralizedTrainer(model(), args)
         with pytest.raises(SettingsError, match=told):
             broken.create_optimizer()
+
+
+def test_an_algorithm_brings_its_optimizer_unless_one_is_asked_for() -> None:
+    args = parsed(
+        DecentralizedTrainingArguments, ["--output_dir", "out", "--algorithm", "diloco", "--period", "8"]
+    )
+    assert str(getattr(args.optim, "value", args.optim)) == "adamw"
+    assert (settle(args).topology, settle(args).averaging) == ("every(8, complete)", "diloco")
+    args = DecentralizedTrainingArguments("out", algorithm="dpsgd", optim="accumadam", topology="ring")
+    assert (args.optim, settle(args).topology, settle(args).order) == ("accumadam", "ring", "atc")
+    with pytest.raises(SettingsError, match="Did you mean 'slowmo'"):
+        DecentralizedTrainingArguments("out", algorithm="slomo")

@@ -118,3 +118,14 @@ def test_one_worker_that_saves_alone_in_training_is_told(tmp_path: Path) -> None
     assert "called save_model(), and not every worker did" in first.error
     assert "is_world_process_zero" in first.error
     assert second.error
+
+
+@pytest.mark.parametrize(("algorithm", "period"), [("slowmo", 2), ("osgp", None), ("oldsgd", 2)])
+def test_an_algorithm_by_name(tmp_path: Path, algorithm: str, period: int | None) -> None:
+    """Its optimizer, order and rounds are taken where nothing else is asked for."""
+    found = run(3, _trained, str(tmp_path), {"algorithm": algorithm, "period": period, "max_steps": 7})
+    last = torch.stack([each["last"] for each in found])
+    assert not torch.equal(last[0], last[1])
+    for each in found:
+        assert torch.equal(each["after"], found[0]["after"])
+        assert each["eval"] == found[0]["eval"]
