@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
@@ -79,6 +79,7 @@ class _Reader:
         """Of the method, with the defaults of those left out."""
         entry, given = self._table[self._name], self._given(tree)
         if len(given) > len(entry.defaults):
+            self._uncoded(given[len(entry.defaults) :])
             raise self.error()
         found: list[float | Chosen] = []
         gamma = 1.0
@@ -102,8 +103,7 @@ class _Reader:
         return tree.args
 
     def _number(self, node: ast.expr, whole: bool) -> float:
-        if self._named(node) in {*codecs.TABLE, *self._table}:
-            raise no_codec_here(self._text, self._name)
+        self._uncoded([node])
         try:
             value = ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError):
@@ -111,6 +111,11 @@ class _Reader:
         if type(value) not in (int, float) or not isfinite(value) or (whole and value != int(value)):
             raise self.error()
         return float(value)
+
+    def _uncoded(self, nodes: Iterable[ast.expr]) -> None:
+        """Say why no codec may stand where one was meant."""
+        if any(self._named(node) in {*codecs.TABLE, *self._table} for node in nodes):
+            raise no_codec_here(self._text, self._name)
 
     def _codec(self, node: ast.expr) -> Chosen:
         name = self._named(node)
@@ -127,7 +132,7 @@ class _Reader:
         numbers = [self._number(each, whole) for each, whole in zip(given, row.whole, strict=False)]
         numbers += row.defaults[len(given) :]
         row.make(False, *numbers)  # numbers out of range are told here
-        return Chosen(lambda spreads: row.make(spreads, *numbers), row.gamma)
+        return Chosen(lambda spreads: row.make(spreads, *numbers), row.gamma(*numbers))
 
     def _named(self, node: ast.expr) -> str:
         """The name that stands here, alone or before parentheses; empty where none does."""

@@ -43,12 +43,6 @@ def scalecom(fraction: float, beta: float) -> Averaging:
         if not 0 < value <= 1:
             raise out_of_range(name, value, "more than 0 and at most 1", "leave it out for the default")
 
-    def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-        state.scratch.clear()
-        if "anchor" not in state:
-            state["anchor"] = x.clone()
-            state["lost"] = torch.zeros_like(x, dtype=wide(x))
-
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
         if round.idle or not x.shape[1]:
             yield Joined()
@@ -74,7 +68,15 @@ def scalecom(fraction: float, beta: float) -> Averaging:
         state["sent"] = turn + 1
         return x
 
-    return Averaging(exchange, prepare, background=True, orders=("atc",), whole=True, informed=True)
+    return Averaging(exchange, _prepare, background=True, orders=("atc",), whole=True, informed=True)
+
+
+def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
+    """The point that all have in common; nothing is lost yet."""
+    state.scratch.clear()
+    if "anchor" not in state:
+        state["anchor"] = x.clone()
+        state["lost"] = torch.zeros_like(x, dtype=wide(x))
 
 
 def _chosen(meant: Tensor, count: int, leader: int, round: Round, state: State) -> Exchange:

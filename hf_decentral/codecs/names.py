@@ -22,13 +22,14 @@ class Row:
     Attributes:
         make: ``make(spreads, *numbers)`` gives the codec; for ``spreads`` see :class:`Codec`. Codecs that
             leave most numbers out have no such choice: what is not finite is left out.
-        gamma: how far a round may go with it, where the loss is remembered.
+        gamma: ``gamma(*numbers)`` is how far a round may go where the loss is remembered; the less a codec
+            sends, the smaller. Measured on MNIST with 16 workers on a ring, whose shards are skewed.
         defaults: the numbers that may stand behind the name.
         whole: which of them must be whole.
     """
 
     make: Callable[..., Codec]
-    gamma: float = 1.0
+    gamma: Callable[..., float] = lambda *numbers: 1.0
     defaults: tuple[float, ...] = ()
     whole: tuple[bool, ...] = ()
 
@@ -62,7 +63,19 @@ TABLE: dict[str, Row] = {
     "fp16": Row(lambda spreads: Half(torch.float16, spreads)),
     "int4": Row(lambda spreads: Blockwise(4, spreads)),
     "int8": Row(lambda spreads: Blockwise(8, spreads)),
-    "low_rank": Row(lambda spreads, rank: LowRank(rank_of(rank)), 0.2, (4,), (True,)),
-    "random_k": Row(lambda spreads, fraction: RandomK(fraction_of(fraction)), 0.1, (0.1,), (False,)),
-    "top_k": Row(lambda spreads, fraction: TopK(fraction_of(fraction)), 0.1, (0.05,), (False,)),
+    "low_rank": Row(
+        lambda spreads, rank: LowRank(rank_of(rank)), lambda rank: min(1.0, 0.05 * rank), (4,), (True,)
+    ),
+    "random_k": Row(
+        lambda spreads, fraction: RandomK(fraction_of(fraction)),
+        lambda fraction: max(0.1, fraction),
+        (0.1,),
+        (False,),
+    ),
+    "top_k": Row(
+        lambda spreads, fraction: TopK(fraction_of(fraction)),
+        lambda fraction: min(1.0, max(0.1, 1.6 * fraction)),
+        (0.05,),
+        (False,),
+    ),
 }

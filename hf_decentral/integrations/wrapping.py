@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
@@ -77,7 +78,7 @@ class Wrapping:
             self._replace("get_state_dict", self._get_state_dict)
             self._replace("save_model", self._save_model)
         if plugin.gossips:
-            for name in ("prepare_model", "join_uneven_inputs"):
+            for name in ("prepare_model", "join_uneven_inputs", "backward"):
                 self._replace(name, getattr(self, f"_{name}"))
 
     def _replace(self, name: str, method: Callable[..., Any]) -> None:
@@ -97,6 +98,13 @@ class Wrapping:
         prepared = self._original["prepare_optimizer"](*args, **kwargs)
         self._join_new()
         return prepared
+
+    def _backward(self, loss: torch.Tensor, **kwargs: Any) -> None:
+        """As stock, and the loss is told to the methods that look at it (AL-DSGD's leaders)."""
+        for handle in self._plugin.handles:
+            if handle.plan.method.informed:
+                handle.loss = loss.detach().mean().reshape(1)
+        self._original["backward"](loss, **kwargs)
 
     def _prepare_model(
         self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False

@@ -117,7 +117,7 @@ class Flights:
         self._schedule = schedule
         self._flights: dict[int, Flight] = {}
         self._late: dict[int, _Late] = {}
-        self._step = 0
+        self._steps: dict[int, int] = {}  # by lane: some buckets leave for a round before others have landed
         self.lost: PeerLost | None = None
 
     @contextmanager
@@ -145,7 +145,7 @@ class Flights:
 
     def _depart_late(self, lane: int, x: Tensor, state: State, step: int) -> None:
         """What travels is a copy, which a checkpoint holds: after loading it is sent again."""
-        self._step = step
+        self._steps[lane] = step
         if lane in self._late:
             return
         if state.get("begun") is None:
@@ -165,7 +165,7 @@ class Flights:
         with self._failing():
             if lane in self._flights:
                 self._flights.pop(lane).finish()
-            elif lane in self._late and self._step >= self._late[lane].due:
+            elif lane in self._late and self._steps[lane] >= self._late[lane].due:
                 self._land(self._late.pop(lane))
 
     def _land(self, late: _Late) -> None:

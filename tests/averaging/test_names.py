@@ -44,6 +44,8 @@ def test_a_codec_may_stand_in_deepsqueeze(text: str) -> None:
         ("deepsqueeze(choco)", "two methods would each remember"),
         ("choco(plain)", "Unknown codec 'plain'"),
         ("top_k(int8)", "Expected numbers"),
+        ("push_sum(int8)", "weights of push-sum"),
+        ("int8(bf16)", "Expected numbers"),
         ("int8(0.1)(2)", "nothing in parentheses"),
         ("top_k(0)", "fraction"),
         ("top_k(1.5)", "fraction"),

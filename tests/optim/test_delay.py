@@ -88,6 +88,18 @@ def test_resume_sends_again_what_was_on_the_wire(order: str, delay: int, stop: i
     assert np.array_equal(trained(again, resumed, 12 - stop), whole)
 
 
+def test_pieces_land_when_the_whole_would() -> None:
+    results = []
+    for bucket_mb in (4.0, 1e-5):
+        params = [torch.nn.Parameter(p.expand(4, *p.shape).clone()) for p in parameters()]
+        optimizer = torch.optim.Adam(params, lr=RATE)
+        how = {"order": "awc", "delay": TAU, "bucket_mb": bucket_mb, "transport": Memory(4)}
+        decentralize(optimizer, f"every({TAU}, ring)", **how)
+        train_stacked(params, optimizer, 3 * TAU + 1, 4)
+        results.append([p.detach().clone() for p in params])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 def one_worker(worker: int) -> list[list[Tensor]]:
     found = []
     for order, delay in (("awc", TAU), ("atc", 2)):
