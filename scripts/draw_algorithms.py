@@ -53,6 +53,12 @@ SPECIAL: Mapping[str, tuple[Line, ...]] = {
         Line("dpsgd, awc", "dpsgd", order="awc"),
         MEAN,
     ),
+    "consensus_control": (
+        Line("bound 0.5", "dpsgd", "above(0.5, ring)"),
+        Line("bound 1", "dpsgd", "above(1.0, ring)"),
+        Line("dpsgd", "dpsgd"),
+        MEAN,
+    ),
     "random_rings": (
         Line("random ring, awc", "dpsgd", "random_ring", "awc"),
         Line("ring, awc", "dpsgd", order="awc"),
