@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hf_decentral.averaging.base import Averaging, Exchange, State
 from hf_decentral.averaging.gradient_steps import sgd_alone
+from hf_decentral.averaging.scaled import space, wide
 from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
@@ -33,16 +34,14 @@ def amsgrad(beta1: float, beta2: float, least: float) -> Averaging:
     """
 
     def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-        state.scratch.clear()
         for name in _STATE:
             if name not in state:
-                state[name] = torch.full_like(x, least if name in ("largest", "tracked") else 0.0)
+                first = least if name in ("largest", "tracked") else 0.0
+                state[name] = torch.full_like(x, first, dtype=wide(x))
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
         size = x.shape[1]
-        if "sent" not in state.scratch:
-            state.scratch["sent"] = x.new_empty(len(x), 2 * size)
-        sent: Tensor = state.scratch["sent"]
+        sent = space(state, "sent", x, 2)
         sent[:, :size].copy_(x)
         sent[:, size:].copy_(state["tracked"])
         arrived: Tensor = yield Send(round, sent, into=sent)
@@ -53,7 +52,8 @@ def amsgrad(beta1: float, beta2: float, least: float) -> Averaging:
         first, second, largest, tracked = (state[name] for name in _STATE)
         first.mul_(beta1).add_(g, alpha=1 - beta1)
         second.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        torch.clamp(tracked, min=least, out=g).rsqrt_().mul_(first)
+        step = torch.clamp(tracked, min=least, out=space(state, "step", x))
+        g.copy_(step.rsqrt_().mul_(first))
         tracked.sub_(largest)
         torch.maximum(largest, second, out=largest)
         tracked.add_(largest)
@@ -63,6 +63,7 @@ def amsgrad(beta1: float, beta2: float, least: float) -> Averaging:
         prepare,
         gradient=gradient,
         orders=("awc",),
+        single=True,
         delays=False,
         check_optimizer=sgd_alone("amsgrad"),
     )

@@ -76,8 +76,9 @@ class Averaging:
         whole: it needs rounds that are the mean of all workers.
         mutual: it needs rounds in which any two workers hear each other with the same weight.
         push: it serves rounds of whose weights only the columns sum to one.
-        informed: it looks at ``state.local``.
+        informed: it looks at rate or loss in ``state.local``.
         single: it changes the training of one worker too, as a momentum of its own does.
+        joins: a worker may come later, with parameters that it did not have before.
         delays: its exchanges may travel for several local steps.
         check_topology: called with the topology where there are several workers; raises a SettingsError where
             the method would not work on it.
@@ -96,6 +97,7 @@ class Averaging:
     push: bool = False
     informed: bool = False
     single: bool = False
+    joins: bool = True
     delays: bool = True
     check_topology: Callable[[Topology], None] | None = None
     check_optimizer: Callable[[Optimizer], None] | None = None

@@ -28,7 +28,7 @@ def d2() -> Averaging:
     bytes of a plain average. The weights must stay the same, with eigenvalues above -1/3: ``lazy(ring)``.
     ``c`` sums up the rounding of all rounds, so that long runs want single precision or better.
     """
-    return Averaging(_exchange, _prepare, orders=("atc",), delays=False, check_topology=_check)
+    return Averaging(_exchange, _prepare, orders=("atc",), joins=False, delays=False, check_topology=_check)
 
 
 def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:

@@ -44,6 +44,7 @@ def decentlam(beta: float) -> Averaging:
         orders=("atc",),
         informed=True,
         single=True,
+        joins=False,
         delays=False,
         check_topology=_check,
         check_optimizer=sgd_alone("decentlam"),

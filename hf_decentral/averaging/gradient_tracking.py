@@ -23,7 +23,7 @@ def gradient_tracking() -> Averaging:
     gradient. With a constant rate it ends in the exact optimum, however unequal the data and whatever the
     rounds; in an idle round the correction still acts. Two vectors travel in one message.
     """
-    return Averaging(_exchange, _prepare, orders=("atc",), informed=True, delays=False)
+    return Averaging(_exchange, _prepare, orders=("atc",), informed=True, joins=False, delays=False)
 
 
 def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:

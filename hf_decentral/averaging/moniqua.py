@@ -66,7 +66,7 @@ def moniqua(bits: float, bound: float) -> Averaging:
         state["sent"] = state.get("sent", 0) + 1
         return x
 
-    return Averaging(exchange, prepare, background=True, informed=True)
+    return Averaging(exchange, prepare, background=True)
 
 
 def _near(widest: Tensor, bound: float, round: Round, state: State) -> None:

@@ -1,7 +1,8 @@
 """Outer optimizers: workers train apart, and the way that they went together is a step of its own.
 
 Each keeps an anchor, the parameters of the last round, and a momentum. Between the rounds of its topology (as
-``every(48, complete)``) nothing happens. The momentum of the local optimizer is kept across rounds.
+``every(48, complete)``) nothing happens. The momentum of the local optimizer is kept across rounds. A worker
+that is alone takes no outer steps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hf_decentral.averaging.base import Averaging, Exchange, State
+from hf_decentral.averaging.scaled import remember, wide
 from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
@@ -71,7 +73,7 @@ def noloco(rate: float, momentum: float) -> Averaging:
         velocity.mul_(momentum).sub_(_way(x, anchor, state), alpha=rate)
         x.copy_(anchor.add_(velocity))
 
-    return Averaging(_outer(step), _prepare, orders=("atc",))
+    return Averaging(_outer(step), _prepare, orders=("atc",), joins=False)
 
 
 def streaming_diloco(fragments: int, rate: float, momentum: float, alpha: float) -> Averaging:
@@ -128,9 +130,9 @@ def _nesterov(rate: float, momentum: float) -> Step:
 
 
 def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-    state.scratch.clear()
+    remember(state, "momentum", x)
     if "anchor" not in state:
-        state["anchor"], state["momentum"] = x.clone(), torch.zeros_like(x)
+        state["anchor"] = x.to(wide(x), copy=True)
 
 
 def _way(x: Tensor, anchor: Tensor, state: State) -> Tensor:

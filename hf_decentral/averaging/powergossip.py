@@ -60,7 +60,7 @@ def powergossip(rank: int) -> Averaging:
         turn.known.copy_(turn.found)
         return x
 
-    return Averaging(exchange, prepare, background=True, repeats=True, mutual=True, informed=True)
+    return Averaging(exchange, prepare, background=True, repeats=True, mutual=True)
 
 
 class _Thin(NamedTuple):
@@ -118,7 +118,7 @@ class _Turn(NamedTuple):
         parts: how the messages are made.
         round: who talks.
         weights: for each worker here and each matching the weight of the partner, negative where its number
-            is the lower one; 0 without a partner.
+            is the higher one; 0 without a partner.
         x: the parameters ``[W, P]``, only read.
         known: the directions of each pair before the round, ``[W, matchings, right]``.
         found: the same after it.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hf_decentral.averaging.base import Exchange, State
+from hf_decentral.averaging.scaled import space, wide
 from hf_decentral.codecs import Span
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
@@ -15,9 +16,8 @@ from hf_decentral.transport.wire import Send
 
 def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
     """All workers begin with weight one."""
-    state.scratch.clear()
     if "mass" not in state:
-        state["mass"] = torch.cat([x, x.new_ones(len(x), 1)], 1)
+        state["mass"] = torch.cat([x, x.new_ones(len(x), 1)], 1).to(wide(x))
 
 
 def push_sum(x: Tensor, round: Round, state: State) -> Exchange:
@@ -34,13 +34,16 @@ def push_sum(x: Tensor, round: Round, state: State) -> Exchange:
     """
     mass: Tensor = state["mass"]
     numerator, weight = mass[:, :-1], mass[:, -1:]
-    moved = state.scratch.get("moved")
-    if moved is None or moved.shape != x.shape:
-        moved = state.scratch["moved"] = torch.empty_like(x)
-        state.scratch["arrived"] = torch.empty_like(mass)
+    moved = space(state, "moved", x)
     torch.div(numerator, weight, out=moved)
-    numerator.add_(torch.sub(x, moved, out=moved))
-    torch.div(numerator, weight, out=x)
+    still = None if x.dtype == moved.dtype else moved.to(x.dtype) == x
+    torch.sub(x, moved, out=moved)
+    if still is not None:  # what x cannot express must not be taken for a local step
+        moved.masked_fill_(still, 0.0)
+    numerator.add_(moved)
+    x.copy_(torch.div(numerator, weight, out=moved))
+    if "arrived" not in state.scratch:
+        state.scratch["arrived"] = torch.empty_like(mass)
     arrived: Tensor = yield Send(round, mass, into=state.scratch["arrived"])
     mass.copy_(arrived)
-    return torch.div(numerator, weight, out=x)
+    return x.copy_(torch.div(numerator, weight, out=moved))

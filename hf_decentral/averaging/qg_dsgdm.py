@@ -46,6 +46,7 @@ def qg_dsgdm(beta: float) -> Averaging:
         orders=("atc",),
         informed=True,
         single=True,
+        joins=False,
         delays=False,
         check_optimizer=sgd_alone("qg_dsgdm"),
     )

@@ -68,7 +68,7 @@ def scalecom(fraction: float, beta: float) -> Averaging:
         state["sent"] = turn + 1
         return x
 
-    return Averaging(exchange, _prepare, background=True, orders=("atc",), whole=True, informed=True)
+    return Averaging(exchange, _prepare, background=True, orders=("atc",), whole=True)
 
 
 def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import torch
@@ -117,20 +117,18 @@ class Members:
 
         @lru_cache(maxsize=2 * (period or 4))
         def mended(step: int, absent: frozenset[int]) -> Round:
-            return topology(step).without(absent)
+            return without(absent, topology)(step) if absent else topology(step)
 
         def at(step: int) -> Round:
             return mended(step if period is None else step % period, self.absent(step))
 
         gone = dict.fromkeys(self.absent(time) for time in (0, *self.times))
-        return Topology(
-            f"present(deaths={dict(self.deaths)}, joins={dict(self.joins)}, {topology.name})",
-            topology.workers,
-            None,
-            at,
+        return replace(
+            topology,
+            name=f"present(deaths={dict(self.deaths)}, joins={dict(self.joins)}, {topology.name})",
+            period=None,
+            at=at,
             phases=tuple(without(absent, topology) for absent in gone),
-            hosts=topology.hosts,
-            least=topology.least,
         )
 
     def _takes_part(self, worker: int, time: float) -> bool:

@@ -48,3 +48,15 @@ def takes_no_topology(algorithm: str) -> SettingsError:
             "make the schedule yourself, as every(4, topology), and give order and averaging with it",
         )
     )
+
+
+def no_period(algorithm: str | None, rounds: str, period: int) -> SettingsError:
+    """A period for rounds that have none."""
+    whose = f"algorithm={algorithm!r}" if algorithm else "no algorithm"
+    return SettingsError(
+        sentence(
+            f"period={period} was given with {whose}",
+            "expected an algorithm with a period of its own, such as 'ldsgd' or 'slowmo'",
+            f"write topology='every({period}, {rounds})' for a round in every so many steps",
+        )
+    )

@@ -212,3 +212,15 @@ def cannot_save(path: Path, cause: str) -> CheckpointError:
             "name another file with save=..., or leave save out",
         )
     )
+
+
+def cannot_join(averaging: str) -> SettingsError:
+    """Workers that come later, and a method whose memory is that of the parameters which a worker had."""
+    return SettingsError(
+        sentence(
+            f"joins were given with averaging {averaging!r}",
+            "expected a method that takes nothing else for a local step: this one would take the way to the "
+            "parameters of the others for one",
+            "leave joins out, or use an algorithm such as 'dpsgd', 'dadam' or 'choco'",
+        )
+    )

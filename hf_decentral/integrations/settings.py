@@ -112,13 +112,15 @@ def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None =
         places.append((str(launched), _from_file(launched, "accelerate launch --config_file", plain=False)))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    ranks: dict[str, int] = {}
     for name in NAMES:
         source, value = next(
             ((s, p[name]) for s, p in places if name in p), ("default", getattr(Settings, name))
         )
         values[name] = _checked(name, value)
         sources[name] = source
-    compose(values, sources)
+        ranks[name] = next((rank for rank, (_, p) in enumerate(places) if name in p), len(places))
+    compose(values, sources, ranks)
     return Settings(**values, sources=tuple(sources.items()))
 
 

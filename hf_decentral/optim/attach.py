@@ -23,7 +23,7 @@ from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
 from hf_decentral.optim.bucket import check
 from hf_decentral.optim.handle import Gossip
 from hf_decentral.optim.hooks import Hooks, check_early
-from hf_decentral.optim.local import rates
+from hf_decentral.optim.local import Rates
 from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.optim.registry import alive
 from hf_decentral.topology.base import Hosts, Topology
@@ -156,7 +156,7 @@ def _handle(
         plan.method.check_optimizer(optimizer)
     if plan.method.real and any(p.is_complex() for p in _all(optimizer)):
         raise no_complex()
-    handle = Gossip(lambda: _trainable(optimizer), lambda: rates(optimizer), name, transport, plan)
+    handle = Gossip(lambda: _trainable(optimizer), Rates(optimizer), name, transport, plan)
     if early and transport.workers > 1:
         check_early(optimizer, handle)
     return handle

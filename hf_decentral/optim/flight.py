@@ -12,6 +12,7 @@ from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging import Exchange, State
 from hf_decentral.errors import PeerLost
+from hf_decentral.errors.averaging import too_many_in_flight
 from hf_decentral.optim.plan import Plan
 from hf_decentral.optim.schedule import Schedule
 from hf_decentral.transport import Pending, Send, Transport
@@ -147,6 +148,8 @@ class Flights:
         """What travels is a copy, which a checkpoint holds: after loading it is sent again."""
         self._steps[lane] = step
         if lane in self._late:
+            if not self._schedule(step).idle:  # one that no plan could foresee
+                raise too_many_in_flight(self._plan.topology.name, self._plan.delay or 0)
             return
         if state.get("begun") is None:
             if self._schedule(step).idle:
@@ -195,5 +198,6 @@ class Flights:
             self._schedule.settle()
 
     def drop(self) -> None:
-        """Forget what has arrived."""
+        """Let what is on the wire arrive, and forget it."""
+        self.settle()
         self._flights, self._late = {}, {}

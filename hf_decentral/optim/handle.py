@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.averaging import Local
 from hf_decentral.errors.parameters import between_rounds, retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.bucket import Buckets, Name
 from hf_decentral.optim.flight import Flights
-from hf_decentral.optim.local import Rates, adjust, rate_of
+from hf_decentral.optim.local import Rates, adjust
 from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.plan import Order, Plan
 from hf_decentral.optim.renewal import Wire, renewed
@@ -36,7 +35,7 @@ class Gossip:
 
     Args:
         params: gives the trainable parameters, in an order that is the same on every worker.
-        rates: gives the learning rate of each parameter, by ``id``.
+        rates: the learning rates.
         name: how to call a parameter in a message.
         transport: what carries the numbers.
         plan: how to gossip.
@@ -64,7 +63,7 @@ class Gossip:
         self._phase = _Phase.READY
         self._schedule = Schedule(plan.topology, transport)
         self.flights = Flights(plan, transport, self._schedule)
-        self._memories = Memories(plan.method, plan.topology, plan.late)
+        self._memories = Memories(plan.method, plan.topology, transport.local, plan.late)
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
@@ -180,7 +179,6 @@ class Gossip:
 
     def discard(self) -> None:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
-        self.settle()
         self.flights.drop()
         self._ahead.clear()
         if self._phase is _Phase.IN_FLIGHT:
@@ -201,6 +199,8 @@ class Gossip:
         if not self._alone:
             self.flush()
             consensus.unite(self.flats(), model, self.transport)
+            self.discard()
+            self._memories.begin_anew(self._bound())
 
     def flats(self) -> list[Tensor]:
         """The buckets ``[W, P]`` with nothing on the wire. The handle's owner may read them."""
@@ -240,6 +240,7 @@ class Gossip:
             "schedule": self._schedule.state(self.step, combined),
             "averaging": self.plan.averaging,
             "bucket_mb": self.plan.bucket_mb,
+            "delay": self.plan.delay,
             "states": self._memories.state(),
             "skipped": self.skipped,
         }
@@ -269,7 +270,7 @@ class Gossip:
         """Begin the exchange of one bucket."""
         state = self._memories.states[lane]
         if self.plan.method.informed:
-            state.local = Local(self.transport.local, rate_of(buckets, lane, self._rates()), self.loss)
+            state.local.loss, state.local.rate = self.loss, self._rates.of(buckets, lane, step)
         self.flights.depart(lane, buckets.flats[lane], state, step)
         buckets.mark(lane)
 
@@ -291,7 +292,6 @@ class Gossip:
             self._memories.meet(self._buckets, self.transport)
             return self._buckets
         if self.plan.late:
-            self.flights.settle()
             self.flights.drop()
         self._buckets = renewed(params, self._buckets, self._equal, self._memories, self._wire)
         self.know(params)

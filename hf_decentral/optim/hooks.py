@@ -130,6 +130,9 @@ class Hooks:
         size = state.get("bucket_mb", plan.bucket_mb)
         if size != plan.bucket_mb and any(state.get("states", ())):
             raise wrong_checkpoint(f"bucket_mb {size:g}", f"bucket_mb {plan.bucket_mb:g}")
+        delay = state.get("delay", plan.delay)
+        if delay != plan.delay and any(each.get("begun") is not None for each in state.get("states") or ()):
+            raise wrong_checkpoint(f"delay {delay}", f"delay {plan.delay}")
         self._gossip.load(state)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,34 +10,43 @@ from torch.optim import Optimizer
 
 from hf_decentral.averaging import Averaging, State
 from hf_decentral.optim.bucket import Buckets
-
-Rates = Callable[[], dict[int, float]]
-"""Gives the learning rate of each parameter, by ``id``."""
+from hf_decentral.transport.combine import HALF
 
 
-def rates(optimizer: Optimizer) -> dict[int, float]:
-    """The learning rate of each parameter, by ``id``."""
-    return {
-        id(p): float(group["lr"])
-        for group in optimizer.param_groups
-        if "lr" in group
-        for p in group["params"]
-    }
+class Rates:
+    """The learning rates of an optimizer, bucket by bucket.
+
+    Args:
+        optimizer: whose groups have them.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._step = -1
+        self._rates: dict[int, float] = {}
+        self._vectors: dict[int, tuple[tuple[float, ...], Tensor]] = {}
+
+    def of(self, buckets: Buckets, lane: int, step: int) -> float | Tensor:
+        """The rate of a bucket in a step: one number, or ``[P]`` where its parameters differ."""
+        if step != self._step or not lane:  # once a step, in which all lanes begin
+            groups = [group for group in self._optimizer.param_groups if "lr" in group]
+            self._rates = {id(p): float(group["lr"]) for group in groups for p in group["params"]}
+            self._step = step
+        members, flat = buckets.members[lane], buckets.flats[lane]
+        found = tuple(self._rates.get(id(p), 1.0) for p in members)
+        if len(set(found)) == 1:
+            return found[0]
+        key, vector = self._vectors.get(lane, ((), flat[0]))
+        if key != found or vector.shape != flat.shape[1:]:
+            # In half precision a small rate would be none, and its inverse infinite.
+            rows = flat.new_ones(1, flat.shape[1], dtype=torch.float32 if flat.dtype in HALF else flat.dtype)
+            for params, view in buckets.parts(lane, rows):
+                view.fill_(self._rates.get(id(params[0]), 1.0))
+            vector = rows[0]
+            self._vectors[lane] = found, vector
+        return vector
 
 
-def rate_of(buckets: Buckets, lane: int, rates: Mapping[int, float]) -> float | Tensor:
-    """The learning rate of a bucket: one number, or ``[P]`` where its parameters differ."""
-    found = {rates.get(id(p), 1.0) for p in buckets.members[lane]}
-    if len(found) == 1:
-        return found.pop()
-    flat = buckets.flats[lane]
-    vector = flat.new_ones(1, flat.shape[1])
-    for params, view in buckets.parts(lane, vector):
-        view.fill_(rates.get(id(params[0]), 1.0))
-    return vector[0]
-
-
-@torch.no_grad()
 def adjust(method: Averaging, buckets: Buckets, lane: int, state: State, stale: bool) -> None:
     """Let a method change the gradients of a bucket, once its average is there.
 

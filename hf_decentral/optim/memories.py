@@ -20,12 +20,16 @@ class Memories:
     Args:
         method: the averaging method.
         topology: whose rounds it will be called with.
+        workers: the numbers of the workers here.
         late: whether exchanges travel for several steps, so that what is on the wire is remembered too.
     """
 
-    def __init__(self, method: Averaging, topology: Topology, late: bool = False) -> None:
+    def __init__(
+        self, method: Averaging, topology: Topology, workers: tuple[int, ...], late: bool = False
+    ) -> None:
         self._method = method
         self._topology = topology
+        self._workers = workers
         self._late = late
         self.states: list[State] = []
         self._unknown = False
@@ -63,6 +67,8 @@ class Memories:
             raise wrong_checkpoint(f"{len(self.states)} buckets", f"{len(buckets.flats)}")
         if not loaded:
             self.states = [State() for _ in buckets.flats]
+        for state in self.states:
+            state.local.workers = self._workers
         for x, layout, state in zip(buckets.flats, buckets.layouts, self.states, strict=True):
             known = set(state)
             state.update({name: _at(x, item) for name, item in state.items() if isinstance(item, Tensor)})
@@ -71,13 +77,17 @@ class Memories:
             if loaded and known and set(state) != known:  # workers apart must not begin to remember anew
                 raise wrong_checkpoint("another topology", f"topology {self._topology.name!r}")
 
+    def begin_anew(self, buckets: Buckets) -> None:
+        """All workers are equal again: what was remembered belongs to workers that were apart."""
+        self.clear()
+        self.fit(buckets)
+
     def meet(self, buckets: Buckets, transport: Transport) -> None:
         """Where nothing is known of the neighbours, begin anew from the mean of all. Collective then."""
         if self.anew:
             for flat in buckets.flats:
                 transport.average_(flat)
-            self.clear()
-            self.fit(buckets)
+            self.begin_anew(buckets)
 
     def state(self) -> list[dict[str, Any]]:
         """What a checkpoint must hold."""

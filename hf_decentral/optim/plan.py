@@ -125,8 +125,9 @@ def _check_delay(plan: Plan) -> None:
     if not plan.method.delays:
         raise not_delayed(plan.averaging, plan.delay, least)
     topology = plan.topology
-    rounds = topology.rounds(2 * (topology.period or 64))
-    begun = [step for step, round in enumerate(rounds) if not round.idle]
-    closest = min((b - a for a, b in pairwise(begun)), default=plan.late_by + 1)
-    if closest <= plan.late_by or topology.least:
-        raise too_many_in_flight(topology.name, plan.delay)
+    for each in (topology, *topology.phases):
+        rounds = each.rounds(2 * (each.period or 64))
+        begun = [step for step, round in enumerate(rounds) if not round.idle]
+        closest = min((b - a for a, b in pairwise(begun)), default=plan.late_by + 1)
+        if closest <= plan.late_by or topology.least:
+            raise too_many_in_flight(topology.name, plan.delay)

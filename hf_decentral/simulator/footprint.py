@@ -20,6 +20,7 @@ from hf_decentral.simulator.per_worker import Make
 _ALWAYS = 7  # parameters, gradients, what is received, and four temporaries: those of the consensus distance
 _LATE = 2  # what travels while parameters move on, and what it was when it left
 _BEHIND = 1  # the sum of codes
+_SCRATCH = 2  # what a method that remembers makes of it in a round
 _COPIES = 4  # of one model: one that is trained, one that is judged, two that are tried
 _SAMPLE = 4096  # numbers on which a method shows what it remembers
 
@@ -64,6 +65,7 @@ def _method(plan: Plan) -> float:
     """What the averaging method and the delay take, in multiples of the parameters."""
     kept = float(_LATE * plan.late + _BEHIND * plan.method.background)
     if plan.method.prepare is not None:
+        kept += _SCRATCH
         state = State()
         x = torch.zeros(1, _SAMPLE)
         plan.method.prepare(x, plan.topology.repeated() or (), [(0, (_SAMPLE,))], state)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hf_decentral import topology as topologies
 from hf_decentral.cluster import Clock, givers, neighbours, welcome_
 from hf_decentral.errors import out_of_range
-from hf_decentral.errors.simulator import named_topology_needed, not_finite
+from hf_decentral.errors.simulator import cannot_join, named_topology_needed, not_finite
 from hf_decentral.optim import decentralize, gossip
 from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.rounds import Round
@@ -47,7 +47,10 @@ class Simulation:
         if setup.members is not None:
             self._near = neighbours(arguments["topology"])
             arguments["topology"] = setup.members.present(arguments["topology"])
-        footprint.check(problem.model, optimizer, plan_of(arguments))
+        plan = plan_of(arguments)
+        if setup.members is not None and setup.members.joins and not plan.method.joins:
+            raise cannot_join(plan.averaging)
+        footprint.check(problem.model, optimizer, plan)
         self.done = self.skipped = 0
         self.params = stacked(problem.model, setup.workers)
         self.transport = Counted(setup.workers)

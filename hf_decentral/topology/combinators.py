@@ -103,12 +103,12 @@ def lazy(topology: Topology) -> Topology:
     """
     _always(topology, "lazy")
     halved = lru_cache(maxsize=topology.period or 8)(lambda step: _halved(topology(step)))
-    return Topology(
-        f"lazy({topology.name})",
-        topology.workers,
-        topology.period,
-        lambda step: halved(step % topology.period if topology.period else step),
+    return replace(
+        topology,
+        name=f"lazy({topology.name})",
+        at=lambda step: halved(step % topology.period if topology.period else step),
         phases=tuple(map(lazy, topology.phases)),
+        hosts=None,  # no longer a mean of hosts, which shards could carry
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hf_decentral.errors import SettingsError
-from hf_decentral.optim import decentralize
+from hf_decentral.errors import MismatchError, SettingsError
+from hf_decentral.optim import decentralize, gossip
 from hf_decentral.rounds import Round
 from hf_decentral.topology import Topology, build
 from hf_decentral.transport import Memory
@@ -270,6 +270,52 @@ def test_resume_gives_the_same_bits(name: str, stop: int) -> None:
         again.copy_(loaded["x"])
     resumed.load_state_dict(loaded["optimizer"])
     assert np.array_equal(trained(again, resumed, 14 - stop), whole)
+
+
+def test_push_sum_is_united_for_good() -> None:
+    """What the weights were before is forgotten: the next step moves by the gradient alone."""
+    x = torch.nn.Parameter(torch.from_numpy(np.tile(START, (WORKERS, 1))))
+    optimizer = torch.optim.SGD([x], lr=RATE)
+    decentralize(optimizer, irregular(), order="atc", averaging="push_sum", transport=Memory(WORKERS))
+    for _ in range(5):
+        x.grad = torch.from_numpy(gradient(x.detach().numpy()))
+        optimizer.step()
+    gossip(optimizer).unite(torch.nn.Module())
+    united = x.detach().clone()
+    assert torch.equal(united, united[:1].expand_as(united))
+    x.grad = torch.zeros_like(x)
+    optimizer.step()
+    torch.testing.assert_close(x.detach(), united, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["slowmo", "diloco", "noloco", "streaming_diloco", "push_sum", "amsgrad"])
+def test_what_is_remembered_of_half_precision_is_wider(name: str) -> None:
+    x = torch.nn.Parameter(torch.ones(4, 16, dtype=torch.bfloat16))
+    optimizer = torch.optim.SGD([x], lr=0.001)
+    how = {"order": "atc", **METHODS[name]}
+    decentralize(optimizer, averaging=name, transport=Memory(4), **how)
+    for _ in range(9):
+        x.grad = torch.ones_like(x)
+        optimizer.step()
+    assert x.isfinite().all()
+    state = optimizer.state_dict()["hf_decentral"]["states"][0]
+    kept = [t for k, t in state.items() if isinstance(t, torch.Tensor) and k != "snapshot"]
+    assert kept
+    assert all(t.dtype == torch.float32 for t in kept)
+
+
+def test_a_state_in_flight_is_not_loaded_under_another_delay() -> None:
+    def made(delay: int | None) -> tuple[Tensor, torch.optim.Optimizer]:
+        x = torch.nn.Parameter(torch.ones(4, 8))
+        optimizer = torch.optim.SGD([x], lr=0.1)
+        return x, decentralize(optimizer, "every(8, ring)", delay=delay, transport=Memory(4))
+
+    x, optimizer = made(4)
+    for _ in range(9):
+        x.grad = torch.ones_like(x)
+        optimizer.step()
+    with pytest.raises(MismatchError, match="delay"):
+        made(None)[1].load_state_dict(optimizer.state_dict())
 
 
 def test_slowmo_bears_a_rate_of_zero() -> None:

@@ -29,7 +29,7 @@ def test_who_is_absent_when():
     assert members.joining(3) == (2,) and members.joining(5) == ()
 
 
-@pytest.mark.parametrize("name", topology.names())
+@pytest.mark.parametrize("name", [name for name, entry in topology.TABLE.items() if entry.serves(6)])
 def test_the_rounds_of_those_who_are_there_keep_their_mean(name: str):
     whole = topology.build(name, 6)
     members = Members(6, deaths={0: 4}, joins={5: 2, 0: 9})
@@ -43,7 +43,8 @@ def test_the_rounds_of_those_who_are_there_keep_their_mean(name: str):
         assert present(step) == whole(step).without(absent)
     assert present.period is None
     known = present.repeated()
-    assert known is not None and {present(step) for step in range(12)} <= set(known)
+    assert (known is None) == (whole.repeated() is None)
+    assert known is None or {present(step) for step in range(12)} <= set(known)
 
 
 def test_nothing_changes_where_nobody_comes_or_goes():

@@ -82,12 +82,27 @@ def test_an_algorithm_without_a_global_step_says_why(name: str) -> None:
         ({"algorithm": "slowmo", "topology": "ring"}, r"xpected its own rounds, 'every\(16, complete\)'"),
         ({"algorithm": "dadam", "topology": "allreduce"}, "All-Reduce is the stock"),
         ({"algorithm": "ldsgd", "period": 0}, "period=0"),
+        ({"algorithm": "dpsgd", "period": 8}, "with a period of its own"),
+        ({"topology": "ring", "period": 8}, r"every\(8, ring\)"),
         ({"delay": -1}, "delay=-1"),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, object], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         resolve(given, {})
+
+
+def test_what_a_weaker_place_says_yields_to_an_algorithm() -> None:
+    """The launch files of this package name a topology, which must not keep a flag from being meant."""
+    environment = {"DECENTRAL_TOPOLOGY": "aer", "DECENTRAL_ORDER": "awc"}
+    found = resolve({"algorithm": "local_sgd"}, environment)
+    assert (found.topology, found.order) == ("every(4, complete)", "atc")
+    assert "topology=every(4, complete) (algorithm local_sgd)" in found.describe()
+    found = resolve({"algorithm": "dpsgd"}, environment)
+    assert (found.topology, found.order) == ("aer", "atc")
+    found = resolve({}, {**environment, "DECENTRAL_ALGORITHM": "dpsgd"})
+    assert (found.topology, found.order) == ("aer", "awc")
+    assert resolve({"algorithm": "slowmo", "topology": "complete"}, {}).topology == "every(16, complete)"
 
 
 def test_a_topology_made_by_the_script() -> None:

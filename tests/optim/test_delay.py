@@ -137,6 +137,7 @@ def test_four_processes_equal_the_simulator() -> None:
         ("awc", 2, "ring", "closer"),
         ("awc", 4, "every(3, ring)", "closer"),
         ("atc", 3, "every(3, ring)", "closer"),
+        ("awc", 4, "then(every(8, ring), 300, ring)", "closer"),
         ("awc", 3, "above(0.1, every(3, ring))", "closer"),
     ],
 )

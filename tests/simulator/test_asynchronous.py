@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hf_decentral import topology
 from hf_decentral.cluster import Cluster
 from hf_decentral.errors import DecentralizedError, SettingsError
 from hf_decentral.simulator import Problem, problems, simulate
@@ -79,6 +80,21 @@ def test_the_dead_do_not_count() -> None:
 def test_methods_that_need_everybody_refuse_the_dead() -> None:
     with pytest.raises(SettingsError, match="all take part|mean of all workers"):
         simulate(quadratic(), "slowmo", workers=4, steps=5, deaths={3: 2})
+
+
+@pytest.mark.parametrize("algorithm", ["gradient_tracking", "qg_dsgdm", "noloco"])
+def test_methods_that_take_every_way_for_a_local_step_refuse_those_who_come(algorithm: str) -> None:
+    with pytest.raises(SettingsError, match="oins were given"):
+        simulate(quadratic(), algorithm, "ring", 8, steps=5, joins={3: 2})
+
+
+def test_push_sum_keeps_its_weights_when_a_worker_dies() -> None:
+    weights = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.5, 0.25], [0.0, 0.25, 0.5]], dtype=torch.float64)
+    rounds = topology.custom(weights, push=True)
+    run = simulate(quadratic(), "sgp", rounds, 3, steps=200, deaths={2: 50}, record=50)
+    assert above(quadratic(), run.loss) < 0.2 * above(quadratic(), run.points[0].loss)
+    with pytest.raises(SettingsError, match="push-sum"):
+        simulate(quadratic(), "dpsgd", rounds, 3, steps=5, deaths={2: 3})
 
 
 def test_a_worker_with_numbers_that_are_not_finite_is_named() -> None:
