@@ -174,7 +174,7 @@ class DecentralizedPlugin:
         if self.settings.algorithm is not None:
             algorithm = algorithms.build(self.settings.algorithm)
             if name in (None, algorithm.optimizer):
-                settings = {**algorithm.settings, **settings}
+                settings = {"lr": algorithm.lr, **algorithm.settings, **settings}
             name = name or algorithm.optimizer
         name = name or "accumadamw"
         known = optimizers.settings_of(name)

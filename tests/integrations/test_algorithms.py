@@ -105,6 +105,13 @@ def test_what_a_weaker_place_says_yields_to_an_algorithm() -> None:
     assert resolve({"algorithm": "slowmo", "topology": "complete"}, {}).topology == "every(16, complete)"
 
 
+def test_an_algorithm_brings_its_rate_unless_one_is_given() -> None:
+    plugin, net = DecentralizedPlugin("ring", algorithm="sgp"), model()
+    assert plugin.optimizer(net).param_groups[0]["lr"] == TABLE["sgp"].lr
+    assert plugin.optimizer(net, lr=0.5).param_groups[0]["lr"] == 0.5
+    assert plugin.optimizer(net, "adam").param_groups[0]["lr"] == 0.001  # the rate of another optimizer
+
+
 def test_a_topology_made_by_the_script() -> None:
     ring = build_topology("ring", 4)
     assert DecentralizedPlugin(ring, algorithm="dpsgd").topology == "ring"
