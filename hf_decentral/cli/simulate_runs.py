@@ -11,8 +11,8 @@ from hf_decentral.cli.output import errors
 from hf_decentral.cli.simulate_plan import Combination, combinations, identity
 from hf_decentral.cli.simulate_settings import Settings
 from hf_decentral.cli.simulate_store import Store
-from hf_decentral.errors import CheckpointError, DecentralizedError, SettingsError, TopologyError
-from hf_decentral.simulator import Problem, problems, simulate
+from hf_decentral.errors import CheckpointError, DataError, DecentralizedError, SettingsError, TopologyError
+from hf_decentral.simulator import Problem, footprint, problems, simulate
 
 
 class Outcome(NamedTuple):
@@ -60,10 +60,9 @@ class Runner:
                     continue
                 if replace(combination, seed=0) in never:
                     continue
-                problem = self._problem_of(combination.seed)
                 try:
-                    made = self._made(combination, problem)
-                except CheckpointError:
+                    made = self._made(combination)
+                except (CheckpointError, DataError):
                     raise
                 except DecentralizedError as error:
                     # These two are about what was asked for, with whatever seed.
@@ -82,9 +81,12 @@ class Runner:
         about = identity(self._settings, combination)
         return self._store.read(about) if self._settings.resume else None
 
-    def _made(self, combination: Combination, problem: Problem) -> dict[str, Any]:
+    def _made(self, combination: Combination) -> dict[str, Any]:
         """Make a run, from its checkpoint on if there is one."""
         settings, about = self._settings, identity(self._settings, combination)
+        # Making a problem that fits nowhere would take minutes, and memory of its own.
+        footprint.check_least(combination.workers, settings.dim or 1)
+        problem = self._problem_of(combination.seed)
         if not settings.resume:
             self._store.forget(about)
         with tqdm(total=settings.steps, desc=str(combination), leave=False, disable=None) as bar:

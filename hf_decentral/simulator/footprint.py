@@ -51,6 +51,22 @@ def check(model: nn.Module, make: Make, plan: Plan) -> int:
     return needed
 
 
+def check_least(workers: int, numbers: int) -> None:
+    """Refuse what cannot fit, before a model is made.
+
+    Args:
+        workers: how many.
+        numbers: parameters that each has at least, in single precision.
+
+    Raises:
+        SettingsError: that alone is more than is free; told is what would fit.
+    """
+    each, free = _ALWAYS * numbers * torch.float32.itemsize, psutil.virtual_memory().available
+    if workers * each > free:
+        fits = free // each, free * numbers // (each * workers)
+        raise beyond_memory(workers, numbers, workers * each / 1e9, free / 1e9, *fits)
+
+
 def _optimizer(model: nn.Module, make: Make) -> int:
     """Bytes that the optimizer of one worker remembers, seen after a step."""
     trial = copy.deepcopy(model)

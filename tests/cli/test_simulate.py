@@ -296,3 +296,10 @@ def test_ctrl_c_and_the_same_again(tmp_path: Path):
     now = {path.name: path.stat().st_mtime_ns for path in runs.iterdir()}
     assert now.keys() >= kept.keys() and len(now) == 3
     assert all(now[name] == kept[name] for name in kept)
+
+
+def test_what_no_memory_holds_is_told_before_anything_is_made(typed: Typed):
+    """Also where the problem alone would take minutes to draw; what fits is told."""
+    code, out, _ = typed("--dim", "100000000000", "--workers", "1000", "--steps", "2", "--json", "a.json")
+    assert code == 2
+    assert "parameters would" in " ".join(out.split()) or "would fit" in " ".join(out.split())
