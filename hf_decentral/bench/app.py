@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from hf_decentral.bench import launch, models, report
+from hf_decentral.bench import launch, models, pictures, report
 from hf_decentral.bench.figures import cases, memory_cases
 from hf_decentral.bench.namespaces import Namespaces, require
 from hf_decentral.bench.settings import Settings, parse
@@ -103,7 +103,7 @@ def _refuse(settings: Settings, workers: int) -> None:
         if path is not None:
             report.check_writable(Path(path))
     if settings.plot is not None:
-        report.need_matplotlib()
+        pictures.figure(1, 1)  # told before a long run where it cannot be drawn
     if settings.link != "none":
         require()
     parameters = settings.memory_mb * 2**20 if settings.memory else models.parameter_bytes(settings)

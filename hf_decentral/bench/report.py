@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hf_decentral.errors.cli import no_matplotlib, not_writable
+from hf_decentral.bench import pictures
+from hf_decentral.errors.cli import not_writable
 
 COLUMNS = (
     ("step, ms", "step_seconds", 1e3, ".1f"),
@@ -100,31 +101,14 @@ def check_writable(path: Path) -> None:
         raise not_writable(path, str(error)) from error
 
 
-def need_matplotlib() -> None:
-    """See before a long run that its result can be drawn.
-
-    Raises:
-        SettingsError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise no_matplotlib() from error
-
-
 def plot(path: Path, result: Mapping[str, Any]) -> None:
     """Draw a bar for each variant, its quartiles, the compute time and each one's limit.
 
     Raises:
         SettingsError: matplotlib is not installed, or the file cannot be written.
     """
-    need_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     cases = result["cases"]
-    figure = Figure(figsize=(8, 1.5 + 0.4 * len(cases)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(8, 1.5 + 0.4 * len(cases))
     axes = figure.subplots()
     places = range(len(cases))
     times = [case["step_seconds"] for case in cases]
@@ -138,8 +122,4 @@ def plot(path: Path, result: Mapping[str, Any]) -> None:
     axes.invert_yaxis()
     axes.set(xlabel="seconds of a step", xlim=(0, None), title=result["what"])
     axes.legend(fontsize=8)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120, format="png")
-    except (OSError, ValueError) as error:
-        raise not_writable(path, str(error)) from error
+    pictures.save(figure, path, "png")

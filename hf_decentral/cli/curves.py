@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_decentral.bench import pictures
 from hf_decentral.cli.simulate_lists import skew_name
 from hf_decentral.cli.simulate_table import Group, Runs, above, grouped
-from hf_decentral.errors.cli import no_matplotlib, not_writable
 
 
 class Axis(NamedTuple):
@@ -158,18 +158,12 @@ def picture(
     Raises:
         SettingsError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise no_matplotlib() from error
     skews = list(dict.fromkeys(curve.group.skew for curve in curves))
     worlds = list(dict.fromkeys(curve.group.workers for curve in curves))
     common = common_topology([curve.group for curve in curves])
     columns = math.ceil(len(styles) / _ROWS_OF_LEGEND)
     high = max(3.4 * len(worlds) + 0.8, 0.19 * min(len(styles), _ROWS_OF_LEGEND) + 0.8)
-    figure = Figure(figsize=(4.6 * len(skews) + 2.4 * columns, high), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(4.6 * len(skews) + 2.4 * columns, high)
     panels = figure.subplots(len(worlds), len(skews), squeeze=False, sharex=True, sharey=True)
     handles: dict[str, Any] = {}
     for curve in curves:
@@ -187,11 +181,7 @@ def picture(
     names = [label for label in styles if label in handles]
     lines = [handles[label] for label in names]
     figure.legend(lines, names, loc="outside right upper", ncols=columns, fontsize=8, handlelength=3)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120, format="png")
-    except (OSError, ValueError) as error:
-        raise not_writable(path, str(error)) from error
+    pictures.save(figure, path, "png")
 
 
 def _told(skew: float | None) -> str:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from statistics import fmean
 
-from hf_decentral.errors.cli import no_matplotlib, not_writable
+from hf_decentral.bench import pictures
 from hf_decentral.topology import Round, Topology
 
 _MOST_PANELS = 12
@@ -57,16 +57,10 @@ def picture(topology: Topology, path: Path) -> None:
     Raises:
         SettingsError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise no_matplotlib() from error
     rounds = topology.rounds()[:_MOST_PANELS]
     columns = min(4, len(rounds))
     lines = math.ceil(len(rounds) / columns)
-    figure = Figure(figsize=(3 * columns, 3.2 * lines), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(3 * columns, 3.2 * lines)
     panels = figure.subplots(lines, columns, squeeze=False).flat
     for step, axes in enumerate(panels):
         axes.set_axis_off()
@@ -74,11 +68,7 @@ def picture(topology: Topology, path: Path) -> None:
             axes.set_title(f"round {step}", fontsize=9)
             _circle(axes, rounds[step])
     figure.suptitle(f"{topology.name}, {topology.workers} workers")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise not_writable(path, str(error)) from error
+    pictures.save(figure, path)
 
 
 def _circle(axes, round: Round) -> None:  # type: ignore[no-untyped-def]  # matplotlib may be missing

@@ -10,8 +10,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
+from hf_decentral.bench import pictures
 from hf_decentral.cli.output import Json, console, write_json
-from hf_decentral.errors.cli import no_matplotlib, no_metrics, not_writable
+from hf_decentral.errors.cli import no_metrics
 
 
 class Finished(NamedTuple):
@@ -70,13 +71,7 @@ def plot(runs: Sequence[Finished], path: Path) -> None:
     Raises:
         SettingsError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise no_matplotlib() from error
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(12, 4)
     by_tokens, by_seconds, distance = figure.subplots(1, 3)
     for number, run in enumerate(runs):
         colour = f"C{number}"
@@ -90,11 +85,7 @@ def plot(runs: Sequence[Finished], path: Path) -> None:
     by_seconds.set(xlabel="seconds of training", ylabel="loss")
     distance.set(xlabel="tokens", ylabel="consensus distance", ylim=(0, None))
     by_tokens.legend()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise not_writable(path, str(error)) from error
+    pictures.save(figure, path)
 
 
 def _points(run: Finished, x: str, y: str) -> tuple[list[float], list[float]]:

@@ -11,9 +11,9 @@ from rich import box
 from rich.progress import track
 from rich.table import Table
 
+from hf_decentral.bench import pictures
 from hf_decentral.cli.output import Json, console, errors, write_json
 from hf_decentral.errors import TopologyError, out_of_range
-from hf_decentral.errors.cli import no_matplotlib, not_writable
 from hf_decentral.topology import build, names
 from hf_decentral.topology.speed import MOST_ROUNDS, speed
 
@@ -78,13 +78,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     Raises:
         SettingsError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise no_matplotlib() from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = pictures.figure(8, 5)
     axes = figure.subplots()
     for number, name in enumerate(dict.fromkeys(row["topology"] for row in rows)):
         own = [row for row in rows if row["topology"] == name and row["rounds"]]
@@ -99,11 +93,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         )
     axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="rounds to a millionth of the distance")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise not_writable(path, str(error)) from error
+    pictures.save(figure, path)
 
 
 def _counts(given: str) -> list[int]:
