@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from hf_decentral import codecs
+from hf_decentral.averaging.al_dsgd import al_dsgd
 from hf_decentral.averaging.amsgrad import amsgrad
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, Local, State
 from hf_decentral.averaging.compressed import fed_back, remembered
-from hf_decentral.averaging.corrections import ROWS as CORRECTIONS
+from hf_decentral.averaging.d2 import d2
+from hf_decentral.averaging.dc_s3gd import dc_s3gd
+from hf_decentral.averaging.decentlam import decentlam
 from hf_decentral.averaging.expression import Chosen, Entry, evaluate
+from hf_decentral.averaging.gradient_tracking import gradient_tracking
 from hf_decentral.averaging.moniqua import moniqua
 from hf_decentral.averaging.outer import diloco, noloco, slowmo, streaming_diloco
 from hf_decentral.averaging.plain import plain
 from hf_decentral.averaging.powergossip import powergossip
 from hf_decentral.averaging.push_sum import prepare as push_sum_prepare
 from hf_decentral.averaging.push_sum import push_sum
+from hf_decentral.averaging.qg_dsgdm import qg_dsgdm
 from hf_decentral.averaging.scalecom import scalecom
 from hf_decentral.errors import out_of_range
 
@@ -62,6 +67,7 @@ def _deepsqueeze(codec: Chosen, gamma: float) -> Averaging:
 
 
 TABLE: dict[str, Entry] = {
+    "al_dsgd": Entry(al_dsgd, "a pull towards the neighbours that lead: al_dsgd(best, degree)", (0.1, 0.1)),
     "amsgrad": Entry(
         lambda beta1, beta2, least: amsgrad(_momentum(beta1), _momentum(beta2), _outer_rate(least)),
         "the second moments agree among the workers: amsgrad(beta1, beta2, least)",
@@ -76,6 +82,11 @@ TABLE: dict[str, Entry] = {
         "differences to what the neighbours know, with any codec: choco(codec, gamma)",
         ("top_k", None),
     ),
+    "d2": Entry(d2, "bias of unequal data taken out with the last round's change"),
+    "dc_s3gd": Entry(dc_s3gd, "gradients corrected for the way to the late average: dc_s3gd(lam)", (0.2,)),
+    "decentlam": Entry(
+        decentlam, "momentum of the step with its average, without bias: decentlam(beta)", (0.9,)
+    ),
     "deepsqueeze": Entry(
         _deepsqueeze,
         "parameters with any codec, what is lost is sent next: deepsqueeze(codec, gamma)",
@@ -89,6 +100,9 @@ TABLE: dict[str, Entry] = {
     ),
     "fp16": Entry(
         lambda: fed_back(_codec("fp16", spreads=True)), "float16 travels, its rounding is made up for"
+    ),
+    "gradient_tracking": Entry(
+        gradient_tracking, "steps along an estimate of the mean gradient; twice the bytes"
     ),
     "int4": Entry(
         lambda: remembered(_codec("int4"), 1.0), "differences in 4 bits, one scale for 128 numbers"
@@ -126,6 +140,7 @@ TABLE: dict[str, Entry] = {
         lambda: Averaging(push_sum, push_sum_prepare, orders=("atc", "awc"), push=True, delays=False),
         "parameters with a weight each, for directed rounds",
     ),
+    "qg_dsgdm": Entry(qg_dsgdm, "momentum of what the average did to the parameters: qg_dsgdm(beta)", (0.9,)),
     "random_k": Entry(
         lambda fraction, gamma: remembered(_codec("random_k", fraction), _gamma(gamma)),
         "a random run of the differences: random_k(fraction, gamma)",
@@ -155,7 +170,6 @@ TABLE: dict[str, Entry] = {
         "the largest differences: top_k(fraction, gamma)",
         (0.05, 0.1),
     ),
-    **{name: Entry(*row) for name, row in CORRECTIONS.items()},
 }
 
 __all__ = ["TABLE", "Averaging", "Entry", "Exchange", "Joined", "Local", "State", "build", "names", "plain"]

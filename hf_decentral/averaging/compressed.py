@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
+from hf_decentral.averaging.scaled import space, wide
 from hf_decentral.codecs import Codec, Span
 from hf_decentral.codecs.base import chunks, finite_
 from hf_decentral.errors.averaging import codec_expands, codec_loses_all
 from hf_decentral.rounds import Round
-from hf_decentral.transport.combine import HALF
 from hf_decentral.transport.wire import Send
 
 _MANY = 1 << 20
@@ -102,7 +102,7 @@ def remembered(codec: Codec, gamma: float) -> Averaging:
 
 
 def _begin_anew(x: Tensor, codec: Codec, layout: Sequence[Span], state: State) -> None:
-    """A codec for this bucket that is of use; scratch memory of another size is of none.
+    """A codec for this bucket that is of use.
 
     Raises:
         SettingsError: it sends more than the parameters, or may lose all of them.
@@ -113,7 +113,6 @@ def _begin_anew(x: Tensor, codec: Codec, layout: Sequence[Span], state: State) -
     # Of a few numbers a message may be the longer one only because it is filled up.
     if fitted.size(numel) > width * numel and codec.size(_MANY) > width * _MANY:
         raise codec_expands(type(codec).__name__, fitted.size(numel), width * numel)
-    state.scratch.clear()
     state.scratch["codec"] = fitted
 
 
@@ -136,10 +135,4 @@ def _scratch(x: Tensor, codec: Codec, state: State) -> tuple[Tensor, Tensor]:
     """The messages ``[W, size]`` of the workers here, and a vector ``[W, P]`` each."""
     if "code" not in state.scratch:
         state.scratch["code"] = x.new_zeros((len(x), codec.size(x.shape[1])), dtype=torch.uint8)
-        state.scratch["moved"] = torch.empty_like(x, dtype=wide(x))
-    return state.scratch["code"], state.scratch["moved"]
-
-
-def wide(x: Tensor) -> torch.dtype:
-    """Losses are kept in single precision at least."""
-    return torch.float32 if x.dtype in HALF else x.dtype
+    return state.scratch["code"], space(state, "moved", x)

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from hf_decentral.averaging.base import Averaging, Exchange, State
 from hf_decentral.averaging.gradient_steps import check_beta, sgd_alone
-from hf_decentral.averaging.qg_dsgdm import prepare
-from hf_decentral.averaging.scaled import add_, inverse
+from hf_decentral.averaging.scaled import add_, inverse, remember_momentum
 from hf_decentral.errors.corrections import must_be_symmetric, must_stay
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
@@ -40,7 +39,7 @@ def decentlam(beta: float) -> Averaging:
 
     return Averaging(
         exchange,
-        prepare,
+        remember_momentum,
         orders=("atc",),
         informed=True,
         single=True,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
-from hf_decentral.averaging.compressed import wide
+from hf_decentral.averaging.scaled import space
 from hf_decentral.codecs import Modulo, Span
 from hf_decentral.errors import out_of_range
 from hf_decentral.errors.averaging import workers_too_far
@@ -44,17 +44,15 @@ def moniqua(bits: float, bound: float) -> Averaging:
         raise out_of_range("bound", bound, "a number above 0", advice)
 
     def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-        state.scratch.clear()
         codec = state.scratch["codec"] = Modulo(int(bits), bound, len(x)).to(x.device)
         state.scratch["code"] = x.new_zeros((len(x), codec.size(x.shape[1])), dtype=torch.uint8)
-        state.scratch["moved"] = torch.empty_like(x, dtype=wide(x))
 
     def exchange(x: Tensor, round: Round, state: State) -> Exchange:
         if round.idle or not x.shape[1]:
             yield Joined()
             return x
         codec = cast(Modulo, state.scratch["codec"])
-        code, moved = state.scratch["code"], state.scratch["moved"].copy_(x)
+        code, moved = state.scratch["code"], space(state, "moved", x).copy_(x)
         codec.widest.zero_()
         with record_function("hf_decentral: encode"):
             for row, word in zip(moved, code, strict=True):
@@ -73,6 +71,5 @@ def _near(widest: Tensor, bound: float, round: Round, state: State) -> None:
     """See that nobody here is too far from those whom it heard."""
     for row, distance in enumerate(widest.tolist()):
         if distance > (1 - MARGIN) * bound / 2:
-            known = state.local.workers
-            worker = known[row] if row < len(known) else row
+            worker = state.local.workers[row]
             raise workers_too_far(worker, round.senders(worker), distance, bound)

@@ -138,9 +138,9 @@ def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: 
 def _way(x: Tensor, anchor: Tensor, state: State) -> Tensor:
     """From the average back to the anchor."""
     way: Tensor | None = state.scratch.get("way")
-    if way is None or way.shape != x.shape:
-        state.scratch["way"] = way = torch.empty_like(anchor)
-    difference: Tensor = torch.sub(anchor, x, out=way)
+    if way is None or way.shape[1] < x.shape[1]:  # fragments differ by a number
+        state.scratch["way"] = way = anchor.new_empty(x.shape)
+    difference: Tensor = torch.sub(anchor, x, out=way[:, : x.shape[1]])
     return difference
 
 

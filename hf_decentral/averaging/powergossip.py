@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
-from hf_decentral.averaging.compressed import wide
+from hf_decentral.averaging.scaled import space, wide
 from hf_decentral.codecs import Span
 from hf_decentral.codecs.base import finite_
 from hf_decentral.codecs.low_rank import matrices, shorter
@@ -36,7 +36,6 @@ def powergossip(rank: int) -> Averaging:
     """
 
     def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-        state.scratch.clear()
         parts = state.scratch["parts"] = _Parts(rank, layout)
         for round in rounds:
             if not round.idle:
@@ -139,17 +138,16 @@ class _Turn(NamedTuple):
     def of(x: Tensor, round: Round, state: State) -> _Turn:
         """With memory that is kept from round to round."""
         room, parts, known = state.scratch, state.scratch["parts"], state[f"directions {round.key}"]
-        if "moved" not in room:
-            room["moved"] = torch.empty_like(x, dtype=known.dtype)
-            room["wide"] = x if x.dtype == known.dtype else torch.empty_like(room["moved"])
+        if "messages" not in room:
             lengths = (parts.left, parts.left, parts.right, parts.right)
             room["messages"] = tuple(known.new_zeros(len(x), length) for length in lengths)
         if round.key not in room:
-            here = range(round.workers) if len(x) == round.workers else state.local.workers
-            room[round.key] = [_signed(round, worker) for worker in here], torch.empty_like(known)
+            weights = [_signed(round, worker) for worker in state.local.workers]
+            room[round.key] = weights, torch.empty_like(known)
         weights, found = room[round.key]
-        values = x if x.dtype == known.dtype else room["wide"].copy_(x)
-        return _Turn(parts, round, weights, values, known, found, room["moved"].zero_(), room["messages"])
+        values = x if x.dtype == known.dtype else space(state, "wide", x).copy_(x)
+        moved = space(state, "moved", x).zero_()
+        return _Turn(parts, round, weights, values, known, found, moved, room["messages"])
 
 
 def _signed(round: Round, worker: int) -> list[float]:

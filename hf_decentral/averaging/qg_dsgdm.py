@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
 from hf_decentral.averaging.base import Averaging, Exchange, State
 from hf_decentral.averaging.gradient_steps import check_beta, sgd_alone
-from hf_decentral.averaging.scaled import inverse, remember
-from hf_decentral.codecs import Span
+from hf_decentral.averaging.scaled import inverse, remember_momentum
 from hf_decentral.rounds import Round
 from hf_decentral.transport.wire import Send
 
@@ -41,7 +38,7 @@ def qg_dsgdm(beta: float) -> Averaging:
 
     return Averaging(
         exchange,
-        prepare,
+        remember_momentum,
         gradient=gradient,
         orders=("atc",),
         informed=True,
@@ -50,9 +47,3 @@ def qg_dsgdm(beta: float) -> Averaging:
         delays=False,
         check_optimizer=sgd_alone("qg_dsgdm"),
     )
-
-
-def prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
-    """No momentum, and the parameters before the first step."""
-    remember(state, "momentum", x)
-    state.setdefault("before", x.clone())

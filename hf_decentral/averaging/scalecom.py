@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from hf_decentral.averaging.base import Averaging, Exchange, Joined, State
-from hf_decentral.averaging.compressed import wide
+from hf_decentral.averaging.scaled import remember, space
 from hf_decentral.codecs import Codec, Span
 from hf_decentral.codecs.base import aligned, finite_
 from hf_decentral.codecs.sparse import kept
@@ -50,8 +50,8 @@ def scalecom(fraction: float, beta: float) -> Averaging:
         anchor, lost = state["anchor"], state["lost"]
         turn = state.get("sent", 0)
         # What a worker added, as a difference of numbers that are near each other.
-        update = finite_(torch.sub(x, anchor, out=_room("update", lost, state)))
-        meant = torch.add(update, lost, out=_room("meant", lost, state))
+        update = finite_(torch.sub(x, anchor, out=space(state, "update", x)))
+        meant = torch.add(update, lost, out=space(state, "meant", x))
         count, leader = kept(fraction, x.shape[1]), turn % round.workers
         if count < x.shape[1]:
             places = yield from _chosen(meant, count, leader, round, state)
@@ -73,10 +73,9 @@ def scalecom(fraction: float, beta: float) -> Averaging:
 
 def _prepare(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
     """The point that all have in common; nothing is lost yet."""
-    state.scratch.clear()
     if "anchor" not in state:
         state["anchor"] = x.clone()
-        state["lost"] = torch.zeros_like(x, dtype=wide(x))
+    remember(state, "lost", x)
 
 
 def _chosen(meant: Tensor, count: int, leader: int, round: Round, state: State) -> Exchange:
@@ -85,9 +84,8 @@ def _chosen(meant: Tensor, count: int, leader: int, round: Round, state: State) 
     if "code" not in state.scratch:
         state.scratch["code"] = meant.new_zeros((len(meant), codec.size(count)), dtype=torch.uint8)
     code = state.scratch["code"]
-    here = range(round.workers) if len(meant) == round.workers else state.local.workers
-    if leader in here:
-        row = here.index(leader)
+    if leader in state.local.workers:
+        row = state.local.workers.index(leader)
         with record_function("hf_decentral: encode"):
             codec.encode(meant[row], code[row][: 4 * count], 0)
     heard = meant.new_empty((len(meant), count), dtype=torch.float64)
@@ -122,11 +120,3 @@ class _Places(Codec):
     def add_(self, out: Tensor, code: Tensor, weight: float) -> Tensor:
         """See :meth:`Codec.add_`."""
         return out.add_(code[: 4 * out.numel()].view(torch.int32), alpha=weight)
-
-
-def _room(name: str, like: Tensor, state: State) -> Tensor:
-    """Memory that is kept from round to round."""
-    if name not in state.scratch:
-        state.scratch[name] = torch.empty_like(like)
-    room: Tensor = state.scratch[name]
-    return room

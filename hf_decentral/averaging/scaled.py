@@ -1,11 +1,15 @@
-"""Sums with learning rates: one number, or one for each parameter."""
+"""What methods share: sums with learning rates, what they remember, and memory between two rounds."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from hf_decentral.averaging.base import State
+from hf_decentral.codecs import Span
+from hf_decentral.rounds import Round
 from hf_decentral.transport.combine import HALF
 
 Rate = float | Tensor
@@ -35,6 +39,12 @@ def remember(state: State, name: str, x: Tensor) -> None:
     """Begin with zeros as long as ``x``, unless a checkpoint told the item already."""
     if name not in state:
         state[name] = torch.zeros_like(x, dtype=wide(x))
+
+
+def remember_momentum(x: Tensor, rounds: Sequence[Round], layout: Sequence[Span], state: State) -> None:
+    """Begin with no momentum, and with the parameters before the first step."""
+    remember(state, "momentum", x)
+    state.setdefault("before", x.clone())
 
 
 def space(state: State, name: str, x: Tensor, vectors: int = 1) -> Tensor:

@@ -72,6 +72,7 @@ class Run:
         self.method = method
         self.rounds = build_topology(topology, WORKERS) if isinstance(topology, str) else topology
         self.state = State()
+        self.state.local.workers = tuple(range(self.rounds.workers))  # as the engine tells them
         self.wire = Memory(self.rounds.workers)
         self._layout = layout
         self._step = 0
@@ -474,6 +475,7 @@ def test_powergossip_counts_thin_matrices_and_what_is_whole() -> None:
 def test_powergossip_in_half_precision_is_computed_in_single() -> None:
     x = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
     method, state, ring = powergossip(1), State(), build_topology("ring", 2)
+    state.local.workers = (0, 1)
     method.prepare(x, ring.rounds(), [(0, (8, 8))], state)  # type: ignore[misc]
     assert state[f"directions {ring(0).key}"].dtype == torch.float32
     before = (x[1] - x[0]).float().norm()

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from hf_decentral import decentralize, gossip
-from hf_decentral.averaging.corrections import ROWS
 from hf_decentral.transport import Memory
 from tests.optim.cases import gradient, parameters
 from tests.processes import run
 
+ROWS = ("al_dsgd", "d2", "dc_s3gd", "decentlam", "gradient_tracking", "qg_dsgdm")
 WORKERS, STEPS = 4, 9
 TINY = 1e-5  # megabytes: one parameter a bucket
 CHANGING = ("one_peer_exponential", "every(2, ring)", "then(complete, 3, ring)", "aer")
