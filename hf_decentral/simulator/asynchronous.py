@@ -12,7 +12,7 @@ from hf_decentral import topology as topologies
 from hf_decentral.cluster import Cluster, Members, Pairs, Rows, neighbours
 from hf_decentral.errors.simulator import not_finite
 from hf_decentral.simulator import per_worker, shards
-from hf_decentral.simulator.evaluation import Evaluation
+from hf_decentral.simulator.evaluation import Evaluation, spread
 from hf_decentral.simulator.gradients import Gradients, stacked
 from hf_decentral.simulator.setup import Setup, optimizer_of
 from hf_decentral.topology.base import Topology
@@ -62,7 +62,8 @@ class Asynchronous:
         )
         self._rows = Rows(self._x, self._gradient, self._step)
         self._evaluation = Evaluation(problem)
-        self._loss = float("nan")
+        self._loss: float | None = None
+        self._losses: list[float] = []
 
     def compute(self) -> float:
         """The mean loss of the workers on their next batches.
@@ -70,7 +71,7 @@ class Asynchronous:
         Raises:
             DecentralizedError: numbers that are not finite.
         """
-        if self.done == 0 and self._loss != self._loss:
+        if self._loss is None:
             samples = self._shards.batch(0, self.setup.batch)
             losses, _, bad = self.gradients.at(self._parts(self._x), samples)
             self._look(range(self.setup.workers), bad)
@@ -80,9 +81,10 @@ class Asynchronous:
     def step(self) -> None:
         """Let ``W`` local steps happen."""
         self.whole = False
-        self._losses: list[float] = []
+        self._losses.clear()
         self._pairs.drive(self._rows, updates=self._pairs.updates + self.setup.workers)
-        self._loss = sum(self._losses) / len(self._losses) if self._losses else self._loss
+        if self._losses:
+            self._loss = sum(self._losses) / len(self._losses)
         self.done += 1
         self.whole = True
 
@@ -102,8 +104,7 @@ class Asynchronous:
 
     def distance(self) -> float:
         """Consensus distance of those who take part."""
-        x = self._present().double()
-        return float((x - x.mean(0)).square().sum(1).mean().sqrt())
+        return spread([self._present()])
 
     def pass_time(self, clock: Any) -> None:
         """Virtual time passes in :meth:`step`."""

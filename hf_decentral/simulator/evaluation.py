@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,6 +14,15 @@ from hf_decentral.simulator.base import Problem
 
 VALID_SAMPLES = 256
 """Validation samples that are evaluated at once."""
+
+
+def spread(parts: Iterable[Tensor]) -> float:
+    """Consensus distance of workers of which each part is ``[K, P]``: ``sqrt(mean_i ||x_i - mean||^2)``."""
+    squares = 0.0
+    for part in parts:
+        x = part.double()
+        squares += float((x - x.mean(0)).square().sum(1).mean())
+    return float(squares**0.5)
 
 
 class Evaluation:

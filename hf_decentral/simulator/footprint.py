@@ -42,13 +42,9 @@ def check(model: nn.Module, make: Make, plan: Plan) -> int:
     whole = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
     once = CHUNK_BYTES + _COPIES * whole
     workers = plan.topology.workers
-    needed = workers * each + once
-    free = psutil.virtual_memory().available
-    if needed > free and all(p.device.type == "cpu" for p in params):
-        room = max(0, free - once)
-        fits = room * numbers // (each * workers)
-        raise beyond_memory(workers, numbers, needed / 1e9, free / 1e9, room // each, fits)
-    return needed
+    if all(p.device.type == "cpu" for p in params):
+        _fit(workers, numbers, each, once)
+    return workers * each + once
 
 
 def check_least(workers: int, numbers: int) -> None:
@@ -61,10 +57,16 @@ def check_least(workers: int, numbers: int) -> None:
     Raises:
         SettingsError: that alone is more than is free; told is what would fit.
     """
-    each, free = _ALWAYS * numbers * torch.float32.itemsize, psutil.virtual_memory().available
-    if workers * each > free:
-        fits = free // each, free * numbers // (each * workers)
-        raise beyond_memory(workers, numbers, workers * each / 1e9, free / 1e9, *fits)
+    _fit(workers, numbers, _ALWAYS * numbers * torch.float32.itemsize, 0)
+
+
+def _fit(workers: int, numbers: int, each: int, once: int) -> None:
+    """Raise SettingsError where ``each`` bytes of every worker of so many numbers, and ``once``, are not free."""
+    needed, free = workers * each + once, psutil.virtual_memory().available
+    if needed > free:
+        room = max(0, free - once)
+        fits = room * numbers // (each * workers)
+        raise beyond_memory(workers, numbers, needed / 1e9, free / 1e9, room // each, fits)
 
 
 def _optimizer(model: nn.Module, make: Make) -> int:

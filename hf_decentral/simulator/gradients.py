@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -70,8 +71,13 @@ class Gradients:
         self.bad = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(hash((_DROPOUT, self._shards.seed, step)) % 2**63)
-            for first in range(0, self._shards.workers, self.chunk):
-                self._some(slice(first, first + self.chunk), samples)
+            for rows, losses, grads in self._chunks(dict(self._params), samples):
+                self._losses[rows] = losses
+                bad = [rows.start + row for row in _bad(losses, grads)]
+                for name, grad in grads.items():
+                    self._grad(name)[rows].copy_(grad)
+                    self._grad(name)[bad] = 0.0
+                self.bad += bad
         return self._losses
 
     def at(self, params: dict[str, Tensor], samples: Tensor) -> tuple[Tensor, dict[str, Tensor], list[int]]:
@@ -82,49 +88,23 @@ class Gradients:
             params: by name ``[K, *shape]``.
             samples: ``[K, batch]``.
         """
-        losses, grads = [], []
-        for own, rows in zip(self._cut(params), torch.split(samples, self.chunk), strict=True):
-            found, loss = self._run(own, *(part[rows] for part in self._train))
-            grads.append(found)
-            losses.append(loss)
-        whole = {name: torch.cat([part[name] for part in grads]) for name in params}
-        loss = torch.cat(losses)
-        wrong = ~loss.isfinite()
-        for grad in whole.values():
-            wrong |= ~grad.flatten(1).isfinite().all(1) if grad.ndim > 1 else ~grad.isfinite()
-        for grad in whole.values():
-            grad[wrong] = 0.0
-        return loss, whole, wrong.nonzero().flatten().tolist()
+        chunks = [(losses, grads) for _, losses, grads in self._chunks(params, samples)]
+        losses = torch.cat([found for found, _ in chunks])
+        grads = {name: torch.cat([found[name] for _, found in chunks]) for name in params}
+        bad = _bad(losses, grads)
+        for grad in grads.values():
+            grad[bad] = 0.0
+        return losses, grads, bad
 
-    def _cut(self, params: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Parameters of some workers in chunks of them."""
-        parts = {name: torch.split(p.detach(), self.chunk) for name, p in params.items()}
-        return [dict(zip(parts, chunk, strict=True)) for chunk in zip(*parts.values(), strict=True)]
-
-    def _some(self, rows: slice, samples: Tensor) -> None:
-        """The gradients of a chunk of workers."""
-        own = {name: p.detach()[rows] for name, p in self._params.items()}
-        inputs, targets = (part[samples[rows]] for part in self._train)
-        grads, losses = self._run(own, inputs, targets)
-        wrong = ~losses.isfinite()
-        for name, grad in grads.items():
-            self._grad(name)[rows].copy_(grad)
-            # The norm takes a fraction of the time of looking at each number; it may overflow on finite ones.
-            wrong |= ~torch.linalg.vector_norm(
-                grad.flatten(1) if grad.ndim > 1 else grad[:, None], dim=1
-            ).isfinite()
-        self._losses[rows] = losses
-        if bool(wrong.any()):
-            self._leave_out(rows.start, wrong)
-
-    def _leave_out(self, first: int, wrong: Tensor) -> None:
-        """Find the workers of a chunk that have numbers which are not finite, and put zeros there."""
-        for worker in (first + wrong.nonzero().flatten()).tolist():
-            own = [self._grad(name)[worker] for name in self._params]
-            if not bool(self._losses[worker].isfinite()) or not all(bool(g.isfinite().all()) for g in own):
-                self.bad.append(worker)
-                for grad in own:
-                    grad.zero_()
+    def _chunks(
+        self, params: dict[str, Tensor], samples: Tensor
+    ) -> Iterator[tuple[slice, Tensor, dict[str, Tensor]]]:
+        """The rows of some workers at a time, with their losses and gradients."""
+        for first in range(0, len(samples), self.chunk):
+            rows = slice(first, first + self.chunk)
+            own = {name: p.detach()[rows] for name, p in params.items()}
+            grads, losses = self._run(own, *(part[samples[rows]] for part in self._train))
+            yield rows, losses, grads
 
     def _grad(self, name: str) -> Tensor:
         grad = self._params[name].grad
@@ -147,6 +127,19 @@ class Gradients:
         except RuntimeError as error:
             raise cannot_vectorize(type(self._model).__name__, _first_line(error)) from error
         return int(made.bytes)
+
+
+def _bad(losses: Tensor, grads: dict[str, Tensor]) -> list[int]:
+    """The rows with a loss or a gradient that is not finite."""
+    wrong = ~losses.isfinite()
+    for grad in grads.values():
+        # The norm takes a fraction of the time of looking at each number; it may overflow on finite ones.
+        wrong |= ~torch.linalg.vector_norm(grad.unsqueeze(-1).flatten(1), dim=1).isfinite()
+    return [
+        row
+        for row in wrong.nonzero().flatten().tolist()
+        if not all(bool(found[row].isfinite().all()) for found in (losses, *grads.values()))
+    ]
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from hf_decentral.optim.plan import Order, Plan, make_plan
 from hf_decentral.rounds import Round
 from hf_decentral.simulator import footprint, per_worker, shards
 from hf_decentral.simulator.counted import Counted
-from hf_decentral.simulator.evaluation import Evaluation
+from hf_decentral.simulator.evaluation import Evaluation, spread
 from hf_decentral.simulator.gradients import Gradients, stacked
 from hf_decentral.simulator.setup import Setup, optimizer_of
 from hf_decentral.topology.base import Topology
@@ -128,11 +128,7 @@ class Simulation:
         """Consensus distance of those who take part."""
         if not self.absent:
             return self.handle.distance()
-        present, squares = self._present(), 0.0
-        for x in self.handle.flats():
-            own = x[present].double()
-            squares += float((own - own.mean(0)).square().sum(1).mean())
-        return float(squares**0.5)
+        return spread(x[self._present()] for x in self.handle.flats())
 
     @property
     def seconds(self) -> None:

@@ -143,7 +143,6 @@ class Loop:
         return {
             "simulation": self.simulation.state(),
             "points": [asdict(point) for point in self.points],
-            "step_seconds": self.step_seconds,
             "clock": None if self.clock is None else self.clock.state(),
         }
 
