@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hf_decentral.cli.app import build_app
+from tests.simulator.test_problems import DIGITS
 
 TEXT = (Path(__file__).resolve().parent.parent / "docs" / "simulator.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
@@ -29,8 +30,8 @@ def test_its_commands_run(command: str, tmp_path: Path) -> None:
     words = shlex.split(command)[1:]
     if words[0] == "simulate":
         few = ["--steps", "2", "--seeds", "1", "--workers", "4", "--out", str(tmp_path)]
-        if "mnist" in command and not Path("../shared/data/mnist").exists():
-            pytest.skip("the digits are not beside the checkout")
+        if "mnist" in command and not DIGITS.is_file():
+            pytest.skip("../shared/data is absent")
         words += few
     result = CliRunner().invoke(build_app(), words)
     assert result.exit_code == 0, result.output

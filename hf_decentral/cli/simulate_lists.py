@@ -58,13 +58,19 @@ def whole_numbers(flag: str, text: str, least: int, advice: str) -> list[int]:
         SettingsError: something else, or one below ``least``.
     """
 
+    return values(flag, text, at_least(least), f"whole numbers, {least} or more", advice)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Reads a whole number; ValueError where it is below ``least``, or none."""
+
     def read(part: str) -> int:
         value = int(part)
         if value < least:
             raise ValueError(part)
         return value
 
-    return values(flag, text, read, f"whole numbers, {least} or more", advice)
+    return read
 
 
 def of_workers(flag: str, text: str | None, example: str) -> dict[int, float]:

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from hf_decentral.bench import pictures
 from hf_decentral.cli.output import Json, console, errors, write_json
-from hf_decentral.errors import TopologyError, out_of_range
+from hf_decentral.cli.simulate_lists import at_least, values
+from hf_decentral.errors import TopologyError
 from hf_decentral.topology import build, names
 from hf_decentral.topology.speed import MOST_ROUNDS, speed
 
@@ -96,17 +97,6 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     pictures.save(figure, path)
 
 
-def _counts(given: str) -> list[int]:
-    try:
-        counts = [int(part) for part in given.split(",")]
-    except ValueError:
-        counts = []
-    if not counts or min(counts) < 1:
-        advice = "write for example 8,16,25"
-        raise out_of_range("--workers", given, "numbers of workers, 1 or more, between commas", advice)
-    return list(dict.fromkeys(counts))
-
-
 def register(group: typer.Typer) -> None:
     """Add the verb to ``hf-decentral topology``."""
 
@@ -122,7 +112,8 @@ def register(group: typer.Typer) -> None:
         png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the table there.")] = None,
         json: Json = None,
     ) -> None:
-        counts = _counts(workers)
+        expected, advice = "numbers of workers, 1 or more, between commas", "write for example 8,16,25"
+        counts = values("--workers", workers, at_least(1), expected, advice)
         asked = topologies or names()
         for name in asked:
             build(name, 1)  # a misspelt name is told before anything is run

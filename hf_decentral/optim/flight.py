@@ -166,10 +166,13 @@ class Flights:
     def finish(self, lane: int) -> None:
         """Wait for one bucket, if it is time, and write the average to it."""
         with self._failing():
-            if lane in self._flights:
-                self._flights.pop(lane).finish()
-            elif lane in self._late and self._steps[lane] >= self._late[lane].due:
-                self._land(self._late.pop(lane))
+            self._finish(lane)
+
+    def _finish(self, lane: int) -> None:
+        if lane in self._flights:
+            self._flights.pop(lane).finish()
+        elif lane in self._late and self._steps[lane] >= self._late[lane].due:
+            self._land(self._late.pop(lane))
 
     def _land(self, late: _Late) -> None:
         late.flight.finish()
@@ -182,9 +185,9 @@ class Flights:
 
     def finish_all(self) -> None:
         """The same for all of them."""
-        for lane in sorted({*self._flights, *self._late}):
-            self.finish(lane)
         with self._failing():
+            for lane in sorted({*self._flights, *self._late}):
+                self._finish(lane)
             self._schedule.read()
 
     def settle(self, lanes: Iterable[int] | None = None) -> None:

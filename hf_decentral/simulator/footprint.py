@@ -61,7 +61,7 @@ def check_least(workers: int, numbers: int) -> None:
 
 
 def _fit(workers: int, numbers: int, each: int, once: int) -> None:
-    """Raise SettingsError where ``each`` bytes of every worker of so many numbers, and ``once``, are not free."""
+    """Raise SettingsError where ``each`` bytes of every worker, and ``once``, are more than is free."""
     needed, free = workers * each + once, psutil.virtual_memory().available
     if needed > free:
         room = max(0, free - once)
