@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     COMPUTE = 0
     PARTNER = 1
     GIVER = 2
+    COMMON = 3
 
 
 def uniforms(seed: int, step: int, workers: int, purpose: Purpose) -> Vector:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,12 @@ from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.errors.cluster import not_a_law, wrong_law
 from hf_decentral.topology.base import Hosts
 
-_NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
-_LAW = re.compile(rf"\s*([a-z]+)\s*\(\s*({_NUMBER})\s*(?:,\s*({_NUMBER})\s*)?\)\s*")
+_NUMBER = r"(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)"
+_LAW = re.compile(rf"\s*([a-z]+)\s*\(\s*({_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*\)\s*")
 _ALONE = re.compile(rf"\s*({_NUMBER})\s*")
+_LEAST = 2  # points of an empirical distribution
+
+Numbers = tuple[float, ...]
 
 
 def _normal(u: Vector) -> Vector:
@@ -29,44 +33,62 @@ def _normal(u: Vector) -> Vector:
     return deviates
 
 
+def _between(points: Numbers, u: Vector) -> Vector:
+    """Linear between the points, which lie evenly from quantile 0 to quantile 1."""
+    return np.interp(u, np.linspace(0.0, 1.0, len(points)), points)
+
+
 class _Kind(NamedTuple):
-    """One row: how it is written, what its numbers must be, its quantiles, its mean."""
+    """One row: how it is written, how many numbers it takes, what they must be, its quantiles, its mean."""
 
     written: str
-    valid: Callable[[float, float], bool]
+    counts: Callable[[int], bool]
+    valid: Callable[[Numbers], bool]
     expected: str
-    quantile: Callable[[float, float, Vector], Vector]
-    mean: Callable[[float, float], float]
+    quantile: Callable[[Numbers, Vector], Vector]
+    mean: Callable[[Numbers], float]
 
 
 _KINDS: dict[str, _Kind] = {
     "constant": _Kind(
         "constant(SECONDS)",
-        lambda a, b: a > 0,
+        lambda count: count == 1,
+        lambda n: n[0] > 0,
         "seconds above 0",
-        lambda a, b, u: np.full_like(u, a),
-        lambda a, b: a,
+        lambda n, u: np.full_like(u, n[0]),
+        lambda n: n[0],
     ),
     "exponential": _Kind(
         "exponential(SHIFT, MEAN)",
-        lambda a, b: b > 0,
+        lambda count: count == 2,
+        lambda n: n[1] > 0,
         "the least seconds, 0 or more, and the mean of what comes on top, above 0",
-        lambda a, b, u: a - b * np.log1p(-u),
-        lambda a, b: a + b,
+        lambda n, u: n[0] - n[1] * np.log1p(-u),
+        lambda n: n[0] + n[1],
     ),
     "gaussian": _Kind(
         "gaussian(MEAN, DEVIATION)",
-        lambda a, b: a >= 3 * b and a > 0,
+        lambda count: count == 2,
+        lambda n: n[0] >= 3 * n[1] and n[0] > 0,
         "seconds above 0, and a standard deviation of at most a third of them (few times are then cut)",
-        lambda a, b, u: np.maximum(a + b * _normal(u), a / 100),
-        lambda a, b: a,
+        lambda n, u: np.maximum(n[0] + n[1] * _normal(u), n[0] / 100),
+        lambda n: n[0],
     ),
     "lognormal": _Kind(
         "lognormal(MEDIAN, SIGMA)",
-        lambda a, b: a > 0 and b <= 3,
+        lambda count: count == 2,
+        lambda n: n[0] > 0 and n[1] <= 3,
         "the median in seconds, above 0, and the standard deviation of the logarithm, at most 3",
-        lambda a, b, u: a * np.exp(b * _normal(u)),
-        lambda a, b: a * math.exp(b * b / 2),
+        lambda n, u: n[0] * np.exp(n[1] * _normal(u)),
+        lambda n: n[0] * math.exp(n[1] * n[1] / 2),
+    ),
+    "empirical": _Kind(
+        "empirical(SHORTEST, ..., LONGEST)",
+        lambda count: count >= _LEAST,
+        lambda n: n[0] > 0 and all(a <= b for a, b in pairwise(n)),
+        "ascending seconds above 0, which lie at even quantiles from 0 to 1, two or more",
+        _between,
+        lambda n: (sum(n) - (n[0] + n[-1]) / 2) / (len(n) - 1),
     ),
 }
 
@@ -77,22 +99,30 @@ class Law:
 
     Attributes:
         kind: a name of :func:`kinds`.
-        first: the first number in its brackets.
-        second: the second one, 0 where it has none.
+        numbers: those in its brackets.
     """
 
     kind: str
-    first: float
-    second: float = 0.0
+    numbers: Numbers
 
     def at(self, quantiles: Vector) -> Vector:
         """The times ``[W]`` of some quantiles between 0 and 1."""
-        return _KINDS[self.kind].quantile(self.first, self.second, quantiles)
+        return _KINDS[self.kind].quantile(self.numbers, quantiles)
 
     @property
     def mean(self) -> float:
         """The expected time, in seconds."""
-        return _KINDS[self.kind].mean(self.first, self.second)
+        return _KINDS[self.kind].mean(self.numbers)
+
+    @property
+    def text(self) -> str:
+        """As :func:`law` reads it."""
+        return f"{self.kind}({', '.join(f'{number:.9g}' for number in self.numbers)})"
+
+    def times(self, factor: float) -> Law:
+        """The distribution of times that are so many times longer."""
+        scales = 1 if self.kind == "lognormal" else len(self.numbers)  # its second number has no unit
+        return Law(self.kind, (*(n * factor for n in self.numbers[:scales]), *self.numbers[scales:]))
 
 
 def kinds() -> list[str]:
@@ -105,8 +135,9 @@ def law(text: str) -> Law:
 
     Args:
         text: seconds as a number (constant), or one of ``"gaussian(0.1, 0.02)"`` (mean, standard deviation),
-            ``"exponential(0.05, 0.05)"`` (a shift, and the mean of an exponential time on top of it) and
-            ``"lognormal(0.1, 0.3)"`` (median, standard deviation of the logarithm).
+            ``"exponential(0.05, 0.05)"`` (a shift, and the mean of an exponential time on top of it),
+            ``"lognormal(0.1, 0.3)"`` (median, standard deviation of the logarithm) and
+            ``"empirical(0.09, 0.1, 0.2)"`` (measured times at even quantiles, the median in the middle).
 
     Raises:
         SettingsError: it is none of these, or its numbers are no times.
@@ -114,19 +145,18 @@ def law(text: str) -> Law:
     alone = _ALONE.fullmatch(str(text))
     found = _LAW.fullmatch(str(text))
     if alone:
-        name, numbers = "constant", [alone[1]]
+        name, written = "constant", alone[1]
     elif found:
-        name, numbers = found[1], [number for number in found.groups()[1:] if number is not None]
+        name, written = found[1], found[2]
     else:
         raise not_a_law(str(text), kinds())
     if name not in _KINDS:
         raise unknown_name("distribution of compute times", name, _KINDS)
     kind = _KINDS[name]
-    first, second, *_ = [float(number) for number in numbers] + [0.0]
-    finite = first + second < math.inf
-    if len(numbers) != kind.written.count(",") + 1 or not finite or not kind.valid(first, second):
+    numbers = tuple(float(number) for number in written.split(","))
+    if not kind.counts(len(numbers)) or not sum(numbers) < math.inf or not kind.valid(numbers):
         raise wrong_law(str(text), kind.written, kind.expected)
-    return Law(name, first, second)
+    return Law(name, numbers)
 
 
 @dataclass(frozen=True)
@@ -142,6 +172,9 @@ class Cluster:
         hosts: the host of each worker; None: each is a host of its own.
         inside: the rate at which a worker sends to others of its own host.
         inside_latency: seconds until the first bit of such a message arrives.
+        half_duplex: the directions of a link take turns, so that an exchange takes twice as long.
+        collective: how many times longer than its formula an all-reduce takes, as a library was measured.
+        correlation: of the compute times of two workers in one step, from 0 to 1 (as normal deviates).
 
     Raises:
         SettingsError: one of them cannot be meant.
@@ -154,6 +187,9 @@ class Cluster:
     hosts: Hosts = None
     inside: str = "none"
     inside_latency: float = 0.0
+    half_duplex: bool = False
+    collective: float = 1.0
+    correlation: float = 0.0
 
     def __post_init__(self) -> None:
         law(self.compute)
@@ -163,6 +199,12 @@ class Cluster:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise out_of_range(name, value, "seconds, 0 or more", "0 is a link without latency")
+        if not 0 < self.collective < math.inf:
+            advice = "1 is an all-reduce as fast as its formula"
+            raise out_of_range("collective", self.collective, "a factor above 0", advice)
+        if not 0 <= self.correlation <= 1:
+            advice = "0: every worker has its own luck; 1: all have the same"
+            raise out_of_range("correlation", self.correlation, "a number from 0 to 1", advice)
         for worker, factor in self.slow.items():
             if worker < 0 or not 0 < factor < math.inf:
                 advice = "2.0 makes a worker twice as slow, 0.5 twice as fast"
@@ -188,12 +230,21 @@ class Cluster:
 
     def seconds(self, workers: int, step: int, seed: int = 0) -> Vector:
         """How long each worker computes in a step, ``[W]`` in seconds: a function of these arguments."""
-        times = self.law.at(uniforms(seed, step, workers, Purpose.COMPUTE))
+        times = self.law.at(self._shared(uniforms(seed, step, workers, Purpose.COMPUTE), step, seed))
         for worker, factor in self.slow.items():
             times[worker] *= factor
         return times
 
     def seconds_of(self, worker: int, step: int, seed: int = 0) -> float:
         """The same for one worker."""
-        times = self.law.at(np.array([uniform(seed, step, worker, Purpose.COMPUTE)]))
-        return float(times[0]) * self.slow.get(worker, 1.0)
+        own = np.array([uniform(seed, step, worker, Purpose.COMPUTE)])
+        return float(self.law.at(self._shared(own, step, seed))[0]) * self.slow.get(worker, 1.0)
+
+    def _shared(self, quantiles: Vector, step: int, seed: int) -> Vector:
+        """The quantiles ``[W]`` with a part that all workers have in common: a Gaussian copula."""
+        if not self.correlation:
+            return quantiles
+        common = _normal(np.array([uniform(seed, step, 0, Purpose.COMMON)]))
+        mixed = math.sqrt(1 - self.correlation) * _normal(quantiles) + math.sqrt(self.correlation) * common
+        shared: Vector = torch.special.ndtr(torch.from_numpy(mixed)).numpy()
+        return shared

@@ -2,7 +2,8 @@
 
 With latency ``L`` and ``B`` bytes per second, each of ``k`` messages of ``P`` bytes that share a link takes
 ``L + k P / B``, and a ring all-reduce among ``q`` workers ``2 (q - 1) (L + P / (q B))``. A link carries both
-directions at once. The derivation is ours; see :mod:`hf_decentral.cluster.clock`.
+directions at once, unless the cluster is half duplex. The derivation is ours; see
+:mod:`hf_decentral.cluster.clock`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,13 @@ class Costs:
     messages: Messages
     groups: Groups
 
+    @property
+    def heard(self) -> int:
+        """The most messages that a worker hears, of which each must be added to its own; a sum that comes from
+        a collective is one."""
+        counts = np.diff(np.append(self.messages.starts, len(self.messages.senders)))
+        return int(max(counts.max(initial=0), min(1, len(self.groups.starts))))
+
     def arrivals(self, ready: Vector, payload_bytes: float) -> Vector:
         """When the last of what each worker hears has arrived, ``[W]``; minus infinity: it hears nobody.
 
@@ -112,8 +120,9 @@ class Links:
         self._cluster = cluster
         numbers = range(workers) if cluster.hosts is None else cluster.hosts
         self._host = np.unique(np.asarray(numbers, dtype=np.int64), return_inverse=True)[1]
-        self._between = _seconds_per_byte(cluster.link)
-        self._inside = _seconds_per_byte(cluster.inside)
+        both = 2 if cluster.half_duplex else 1  # every exchange goes in both directions at once
+        self._between = both * _seconds_per_byte(cluster.link)
+        self._inside = both * _seconds_per_byte(cluster.inside)
 
     def pair_seconds(self, i: int, j: int, payload_bytes: float) -> float:
         """How long two workers take that exchange their payloads, both directions at once."""
@@ -135,9 +144,16 @@ class Links:
         together = {worker for group in whole for worker in group} | shards.keys()
         rows = [() if i in together else round.senders(i) for i in range(round.workers)]
         crossing = self._share(whole)
-        priced = [(group, *self._all_reduce(group, crossing)) for group in whole]
+        priced = [(group, *self.all_reduce(group, crossing)) for group in whole]
         priced += [(each.inside + each.across, *self._by_shards(each)) for each in _once(shards)]
         return Costs(mean(sent(round, coded, shards)), self._messages(rows), _groups(priced))
+
+    def together(self) -> Costs:
+        """What one all-reduce of all workers costs."""
+        everybody = range(len(self._host))
+        priced = [(everybody, *self.all_reduce(everybody))]
+        copies = 2 * (len(everybody) - 1) / len(everybody)
+        return Costs(copies, self._messages([() for _ in everybody]), _groups(priced))
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> Messages:
         counts = np.array([len(row) for row in rows], dtype=np.int64)
@@ -162,17 +178,23 @@ class Links:
                 passing[hosts] += 1
         return passing
 
-    def _all_reduce(self, group: Sequence[int], crossing: Indices) -> tuple[float, float]:
-        """Seconds of a ring all-reduce, and seconds per byte; the slowest link sets the pace."""
+    def all_reduce(self, group: Sequence[int], crossing: Indices | None = None) -> tuple[float, float]:
+        """Seconds of a ring all-reduce, and seconds per byte; the slowest link sets the pace.
+
+        Args:
+            group: the workers.
+            crossing: how many such groups pass through the link of each host; None: this one alone.
+        """
         hosts, members = np.unique(self._host[list(group)], return_counts=True)
         latency = per_byte = 0.0
         if len(hosts) > 1:
-            latency, per_byte = self._cluster.latency, float(crossing[hosts].max()) * self._between
+            passing = 1.0 if crossing is None else float(crossing[hosts].max())
+            latency, per_byte = self._cluster.latency, passing * self._between
         if members.max() > 1:
             latency = max(latency, self._cluster.inside_latency)
             per_byte = max(per_byte, self._inside)
         phases = 2 * (len(group) - 1)
-        return phases * latency, phases * per_byte / len(group)
+        return phases * latency, self._cluster.collective * phases * per_byte / len(group)
 
     def _by_shards(self, shards: Shards) -> tuple[float, float]:
         """Reduce-scatter and all-gather inside; between the hosts one copy, of which each sends a part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from hf_decentral.errors.cluster import not_a_rate
@@ -23,3 +24,8 @@ def bits_per_second(rate: str) -> float | None:
     if value <= 0:
         raise not_a_rate(rate)
     return value
+
+
+def rate(bits: float | None) -> str:
+    """The text of a number of bits per second; ``none`` for None and infinity."""
+    return "none" if bits is None or math.isinf(bits) else f"{bits / _UNITS['mbit']:.6f}mbit"

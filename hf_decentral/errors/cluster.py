@@ -74,3 +74,14 @@ def meetings_ended() -> SettingsError:
             "close the meetings after the last step, or make new ones on all workers",
         )
     )
+
+
+def not_a_cluster_file(path: str, problem: str) -> SettingsError:
+    """A file that does not hold what was measured of a cluster."""
+    return SettingsError(
+        sentence(
+            f"{path} cannot be read as a cluster: {problem}",
+            "expected the JSON file that hf-decentral calibrate writes",
+            "calibrate again, or describe the cluster with flags",
+        )
+    )

@@ -17,13 +17,13 @@ LAWS = ["0.1", "constant(0.1)", "gaussian(0.1, 0.02)", "exponential(0.05, 0.05)"
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("0.1", Law("constant", 0.1)),
-        (" 2 ", Law("constant", 2.0)),
-        ("1e-3", Law("constant", 0.001)),
-        ("gaussian(0.1,0.02)", Law("gaussian", 0.1, 0.02)),
-        ("exponential( 0.05 , .05 )", Law("exponential", 0.05, 0.05)),
-        ("exponential(0, 1)", Law("exponential", 0.0, 1.0)),
-        ("lognormal(0.1, 0)", Law("lognormal", 0.1, 0.0)),
+        ("0.1", Law("constant", (0.1,))),
+        (" 2 ", Law("constant", (2.0,))),
+        ("1e-3", Law("constant", (0.001,))),
+        ("gaussian(0.1,0.02)", Law("gaussian", (0.1, 0.02))),
+        ("exponential( 0.05 , .05 )", Law("exponential", (0.05, 0.05))),
+        ("exponential(0, 1)", Law("exponential", (0.0, 1.0))),
+        ("lognormal(0.1, 0)", Law("lognormal", (0.1, 0.0))),
     ],
 )
 def test_a_law_is_a_number_or_a_name_with_numbers(text: str, read: Law):
