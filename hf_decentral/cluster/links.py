@@ -83,8 +83,8 @@ class Costs:
 
     @property
     def heard(self) -> int:
-        """The most messages that a worker hears, of which each must be added to its own; a sum that comes from
-        a collective is one."""
+        """The most messages that a worker hears, each of which it adds to its own; a sum of a collective is
+        one."""
         counts = np.diff(np.append(self.messages.starts, len(self.messages.senders)))
         return int(max(counts.max(initial=0), min(1, len(self.groups.starts))))
 
