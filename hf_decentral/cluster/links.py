@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean
 
 import numpy as np
@@ -81,7 +82,7 @@ class Costs:
     messages: Messages
     groups: Groups
 
-    @property
+    @cached_property
     def heard(self) -> int:
         """The most messages that a worker hears, each of which it adds to its own; a sum of a collective is
         one."""

@@ -12,7 +12,7 @@ from hf_decentral.cluster.measured import Measured
 from hf_decentral.errors import out_of_range
 from hf_decentral.planner.advise import Choice, Recommendation, best, decentralized, leave, stay
 from hf_decentral.planner.candidates import ALLREDUCE, PLAIN, Candidate, candidates
-from hf_decentral.planner.predict import Row, Run, changed, marked, mixed, row, timed
+from hf_decentral.planner.predict import Row, Run, changed, marked, mixed, row, seconds, timed
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def _advice(measured: Measured, rows: Sequence[tuple[Candidate, Row]]) -> Recomm
 def _worst(measured: Measured, kept: Candidate, other: Candidate) -> float:
     """The least factor by which the other is faster, where computing and transfers are off by their
     uncertainty in any way: both methods meet the same cluster."""
-    clusters = [changed(measured, compute, wire) for compute in (-1, 0, 1) for wire in (-1, 0, 1)]
-    return min(timed(each, kept).step_seconds / timed(each, other).step_seconds for each in clusters)
+    clusters = [changed(measured, compute, wire) for compute in (-1, 1) for wire in (-1, 1)]
+    return min(seconds(each, kept) / seconds(each, other) for each in clusters)
 
 
 def choose(
