@@ -28,7 +28,8 @@ class Purpose(IntEnum):
 
 def uniforms(seed: int, step: int, workers: int, purpose: Purpose) -> Vector:
     """One number above 0 and below 1 for each of the workers 0, 1, ..., ``[W]``."""
-    return _uniforms(seed, step, workers, purpose).copy()
+    own: Vector = _uniforms(seed, step, workers, purpose).copy()
+    return own
 
 
 def uniform(seed: int, step: int, worker: int, purpose: Purpose) -> float:

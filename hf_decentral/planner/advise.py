@@ -126,9 +126,10 @@ def leave(kept: Row, other: Row, worst: float) -> Recommendation:
         "wire": "it still waits for the wire",
         "stragglers": "what it waits for are slow workers",
     }
+    plain = "" if kept.codec == PLAIN else f" ({other.speedup_over_allreduce:.2f} with plain gradients)"
     why = (
         f"{called(other)} takes {1000 * other.step_seconds:.4g} ms a step where {reference} takes "
-        f"{1000 * kept.step_seconds:.4g}: {gain:.2f} times as fast, {worst:.2f} times at worst, and "
+        f"{1000 * kept.step_seconds:.4g}: {gain:.2f} times as fast{plain}, {worst:.2f} times at worst, and "
         f"{limits[other.limited_by]}"
     )
     return Recommendation(other.topology, other.codec, why, other.speedup_over_allreduce)

@@ -15,14 +15,14 @@ from hf_decentral.optim.flight import Flight
 from hf_decentral.topology.complete import complete
 from hf_decentral.transport import Memory, Pending, Send
 
-_SIDE = 1024
-"""Of the matrix that is exchanged: a million numbers, which is a bucket of 4 MB in float32."""
+_SIDE = 512
+"""Of the matrix that is exchanged: a quarter of a million numbers, which shows no ends any more."""
 
 _SIZE = 0.02  # standard deviation of the numbers, as of weights when training begins
 
-STEP_PASSES, ENCODE_PASSES, DECODE_PASSES = 7, 6, 3
-"""Reads and writes of all parameters by a step of Adam (four read, three written), by an encoding that keeps
-what it lost, and by the decoding of a message into a sum."""
+STEP_PASSES, COMBINE_PASSES, ENCODE_PASSES, DECODE_PASSES = 7, 3, 6, 3
+"""Reads and writes of all parameters by a step of Adam (four read, three written), by a weighted sum, by an
+encoding that keeps what it lost, and by the decoding of a message into a sum."""
 
 DTYPES: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -62,7 +62,7 @@ class _Seeing(Memory):
 
 @lru_cache(maxsize=64)
 def payload(name: str, dtype: torch.dtype = torch.float32) -> Payload:
-    """What a method sends of a million numbers from a normal distribution, counted as the simulator counts.
+    """What a method sends of many numbers from a normal distribution, counted as the simulator counts.
 
     Raises:
         SettingsError: no method has that name.

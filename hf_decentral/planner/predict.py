@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hf_decentral.cluster.iteration import Method, Timing, step_seconds, timing
 from hf_decentral.cluster.measured import Measured
 from hf_decentral.optim.bucket import MOST
@@ -15,6 +17,7 @@ PIECE = 4 * 2.0**20
 """Bytes of the pieces in which parameters leave, unless that were more than :data:`MOST` of them."""
 
 _HOUR = 3600.0
+_DRAWS, _FEWEST, _MOST = 640, 24, 96  # compute times, and the steps in which they are
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,17 @@ def timed(measured: Measured, candidate: Candidate) -> Timing:
     Raises:
         SettingsError: no averaging method has that name.
     """
-    return timing(_worked(measured, candidate), method(measured, candidate))
+    return timing(_worked(measured, candidate), method(measured, candidate), _steps(measured))
 
 
 def seconds(measured: Measured, candidate: Candidate) -> float:
     """The step of :func:`timed` alone, which takes less time to find."""
-    return step_seconds(_worked(measured, candidate), method(measured, candidate))[0]
+    return step_seconds(_worked(measured, candidate), method(measured, candidate), _steps(measured))[0]
+
+
+def _steps(measured: Measured) -> int:
+    """Of many workers a few steps tell as much as many steps of a few."""
+    return int(np.clip(_DRAWS // measured.workers, _FEWEST, _MOST))
 
 
 def method(measured: Measured, candidate: Candidate) -> Method:
