@@ -108,11 +108,15 @@ def draw(measured: Measured, path: Path) -> None:
         look = {"marker": "osv^D<>"[number % 7], "markersize": 4, "color": f"C{number % 10}", "label": name}
         left.plot(workers, [1e3 * point.step_seconds for point in own], **look)
         right.plot(workers, [point.efficiency for point in own], **look)
-    left.set(xscale="log", yscale="log", xlabel="workers", ylabel="step, ms")
-    right.set(xscale="log", ylim=(0, 1.05), xlabel="workers", ylabel="step of one worker alone / step")
+    left.set(yscale="log", xlabel="workers", ylabel="step, ms")
+    right.set(ylim=(0, 1.05), xlabel="workers", ylabel="step of one worker alone / step")
+    counts = sorted({point.workers for point in points})
     for axes in (left, right):
         axes.set_xscale("log", base=2)
+        axes.set_xticks(counts[::2], [f"{count:,}" for count in counts[::2]])
         axes.grid(alpha=0.3)
-    left.legend(fontsize=8)
+    left.yaxis.set_major_formatter("{x:,.0f}")
+    left.yaxis.set_minor_formatter("{x:,.0f}")
+    right.legend(fontsize=8, loc="lower left")
     figure.suptitle(title(measured), fontsize=9)
     pictures.save(figure, path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from hf_decentral.cluster.iteration import Method, Timing, step_seconds, timing
 from hf_decentral.cluster.measured import Measured
 from hf_decentral.optim.bucket import MOST
@@ -17,7 +15,8 @@ PIECE = 4 * 2.0**20
 """Bytes of the pieces in which parameters leave, unless that were more than :data:`MOST` of them."""
 
 _HOUR = 3600.0
-_DRAWS, _FEWEST, _MOST = 640, 24, 96  # compute times, and the steps in which they are
+# Up to so many workers so many steps: three periods of 2^k steps, so that candidates meet the same ones.
+_STEPS, _FEWEST = ((8, 96), (64, 48)), 24
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def seconds(measured: Measured, candidate: Candidate) -> float:
 
 def _steps(measured: Measured) -> int:
     """Of many workers a few steps tell as much as many steps of a few."""
-    return int(np.clip(_DRAWS // measured.workers, _FEWEST, _MOST))
+    return next((steps for workers, steps in _STEPS if measured.workers <= workers), _FEWEST)
 
 
 def method(measured: Measured, candidate: Candidate) -> Method:
