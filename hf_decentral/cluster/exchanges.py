@@ -62,6 +62,13 @@ def one_way(members: Sequence[int]) -> Pattern:
     return found
 
 
+def crowd(hosts: Sequence[int]) -> list[Pattern]:
+    """Two exchanges that the first workers of all hosts make at once, with the next and the one before around
+    a ring; none where there are fewer than three hosts."""
+    members = [group[0] for group in hosts_members(len(hosts), hosts)]
+    return [] if len(members) < 3 else [_ring(members, 1), _ring(members, len(members) - 1)]
+
+
 def between(hosts: Sequence[int]) -> list[Pattern]:
     """Exchanges of the first workers of all hosts."""
     return exchanges([group[0] for group in hosts_members(len(hosts), hosts)])
@@ -101,7 +108,7 @@ class Wire:
         self.nccl = torch.cuda.is_available() and "nccl" in dist.get_backend_config()
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.nccl else torch.device("cpu")
         self._outbox = torch.zeros(largest_bytes, dtype=torch.uint8, device=self.device)
-        self._inbox = torch.empty_like(self._outbox)
+        self._inboxes = [torch.empty_like(self._outbox)]
         self._began = time.perf_counter()
         self.elapsed = 0.0
 
@@ -129,20 +136,23 @@ class Wire:
         self.elapsed = float(found[0, -1])
         return found[:, :-1]
 
-    def exchange(self, pattern: Pattern, size: int) -> bool:
-        """One exchange; every receive is posted before the sends, or the directions would take turns.
+    def exchange(self, size: int, *patterns: Pattern) -> bool:
+        """Exchanges that are made at once; every receive is posted before the sends, or the directions would
+        take turns.
 
         Returns:
             Whether this worker heard anything: who only sends does not know when it arrived.
         """
-        part = pattern.get(self.me)
-        if part is None:
-            return False
+        parts = [pattern[self.me] for pattern in patterns if self.me in pattern]
+        while len(self._inboxes) < len(parts):
+            self._inboxes.append(torch.empty_like(self._outbox))
         calls: list[tuple[Callable[..., dist.Work | None], Tensor, int]] = []
-        if part.hears is not None:
-            calls.append((dist.irecv, self._inbox[:size], part.hears))
-        if part.to is not None:
-            calls.append((dist.isend, self._outbox[:size], part.to))
+        for part, inbox in zip(parts, self._inboxes, strict=False):
+            if part.hears is not None:
+                calls.append((dist.irecv, inbox[:size], part.hears))
+        calls += [(dist.isend, self._outbox[:size], part.to) for part in parts if part.to is not None]
+        if not calls:
+            return False
         if self.nccl:
             for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
                 work.wait()
@@ -151,7 +161,7 @@ class Wire:
             for each in begun:
                 if each is not None:
                     each.wait(timedelta(seconds=DEADLINE_SECONDS))
-        return part.hears is not None
+        return any(part.hears is not None for part in parts)
 
     def all_reduce(self, size: int) -> bool:
         """The sum of so many bytes of float32 over all workers."""

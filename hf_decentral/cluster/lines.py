@@ -71,12 +71,14 @@ def line(rows: Sequence[Row], rates: Sequence[float]) -> Line:
 def straight(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """``latency`` and ``per_byte`` of ``seconds = latency + size per_byte``, both 0 or more.
 
-    Relative errors count, so that neither the small nor the large messages have all the say; a size that is
-    far off counts for less (a shaper lets short bursts pass, a library changes its way at some size).
+    The line goes through the largest size, which is nearest to what a step of training sends. Its latency is
+    that of a fit in which relative errors count, so that neither the small nor the large messages have all
+    the say; a size that is far off counts for less (a shaper lets short bursts pass, a library changes its
+    way at some size).
     """
     x, y = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     weights = np.ones_like(y)
-    latency, per_byte = 0.0, float(y[-1] / x[-1])
+    latency = 0.0
     for _ in range(_ROUNDS):
         scale = np.sqrt(weights) / y
         table = np.stack([scale, x * scale], axis=1)
@@ -85,4 +87,5 @@ def straight(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, f
             latency, per_byte = 0.0, float(np.sum(weights * x / y) / np.sum(weights * (x / y) ** 2))
         errors = np.abs(latency + per_byte * x - y) / y
         weights = _TOLERATED / np.maximum(errors, _TOLERATED)
-    return latency, per_byte
+    latency = min(latency, float(y[-1]) / 2)
+    return latency, (float(y[-1]) - latency) / float(x[-1])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch.distributed as dist
 
-from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, inside, one_way
+from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, crowd, inside, one_way
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.lines import Line, Row, line, row
 from hf_decentral.cluster.links import Links
@@ -39,6 +39,7 @@ class Probed:
         inside: from worker to worker inside a host; None where no host has two.
         half_duplex: the directions of a link between hosts take turns.
         collective: how many times longer an all-reduce over all workers takes than its formula says.
+        crowding: how many times longer than two exchanges one after the other a worker's two at once take.
         reduced: the all-reduces, by size.
         backend: what carried the messages.
     """
@@ -48,6 +49,7 @@ class Probed:
     inside: Line | None = None
     half_duplex: bool = False
     collective: float = 1.0
+    crowding: float = 1.0
     reduced: tuple[Row, ...] = ()
     backend: str = ""
 
@@ -62,6 +64,7 @@ class Probed:
             inside_latency=self.inside.latency if self.inside else 0.0,
             half_duplex=self.half_duplex,
             collective=self.collective,
+            crowding=self.crowding,
         )
 
 
@@ -111,16 +114,32 @@ class _Probe:
     def run(self) -> Probed:
         self._wire.together()
         patterns, near = between(self._hosts), inside(self._hosts)
-        share = self._seconds * (0.3 if patterns and near else 0.6)
+        share = self._seconds * (0.3 if patterns and near else 0.5)
         across = self._line(patterns, share, "links between hosts")
         half = across is not None and self._takes_turns(across, patterns[0], self._seconds * 0.1)
+        crowding = 1.0 if across is None else self._crowding(across, self._seconds * 0.1)
         within = self._line(near, share, "links inside hosts")
         if half:
             across, within = _one_direction(across), _one_direction(within)
-        found = Probed(self._hosts, across, within, half, backend=str(dist.get_backend()))
+        found = Probed(self._hosts, across, within, half, crowding=crowding, backend=str(dist.get_backend()))
         rows = self._all_reduces(self._seconds * 0.3)
-        factor = collective(found.cluster, len(self._hosts), rows)
-        return Probed(self._hosts, across, within, half, factor, rows, found.backend)
+        return replace(found, collective=collective(found.cluster, len(self._hosts), rows), reduced=rows)
+
+    def _crowding(self, both: Line, seconds: float) -> float:
+        """How much longer two exchanges at once take, than the largest ones for which there is time."""
+        patterns = crowd(self._hosts)
+        if not patterns:
+            return 1.0
+        at = next((each for each in reversed(both.rows) if each.seconds * 8 < seconds), both.rows[0])
+        act = partial(self._wire.exchange, at.bytes, *patterns)
+        self._wire.times(act, 1, together=True)
+        times = self._wire.times(act, FEWEST_REPEATS, together=True)
+        self._progress("two at once")
+        alone = at.seconds - both.latency
+        if alone <= both.latency:  # latency hides the bytes
+            return 1.0
+        crowded = float(np.median(times.max(axis=0))) - both.latency
+        return max(1.0, crowded / (2 * alone))
 
     def _line(self, patterns: Sequence[Pattern], seconds: float, what: str) -> Line | None:
         """The links on which these exchanges travel; both patterns are measured at each size."""
@@ -135,7 +154,7 @@ class _Probe:
         return line(rows, self._rates(last, rows[-1].bytes))
 
     def _exchange(self, pattern: Pattern, size: int) -> bool:
-        return self._wire.exchange(pattern, size)
+        return self._wire.exchange(size, pattern)
 
     def _growing(
         self, act: Callable[[int], bool], sizes: Sequence[int], seconds: float, together: bool = False
@@ -158,7 +177,7 @@ class _Probe:
         """Whether one direction alone takes about half as long as both."""
         single = one_way(sorted(pattern))
         at = next(each for each in reversed(both.rows) if each.seconds * 4 < seconds or each is both.rows[0])
-        act = partial(self._wire.exchange, single, at.bytes)
+        act = partial(self._wire.exchange, at.bytes, single)
         self._wire.times(act, 1, together=True)
         times = self._wire.times(act, FEWEST_REPEATS + 2, together=True)
         self._progress("one way")
@@ -200,7 +219,7 @@ def collective(cluster: Cluster, workers: int, rows: Sequence[Row]) -> float:
         if each.seconds > 2 * latency and ratio > _LEAST_FACTOR
     ]
     if heavy:
-        return float(np.median(heavy[-2:]))
+        return float(heavy[-1])
     return max(_LEAST_FACTOR, ratios[-1]) if ratios else 1.0
 
 
