@@ -82,7 +82,6 @@ def decentralize(
     handle = together(wire, make, lambda made: _settings(made, optimizer, model))
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard, early)
-    setattr(optimizer, _HANDLE, handle)
     return optimizer
 
 
@@ -181,7 +180,7 @@ def _others(optimizer: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> None:
-    """Everybody begins with worker 0's numbers, and the hooks of the model and of the end are set."""
+    """Everybody begins with worker 0's numbers; the model and the optimizer know of the handle."""
     handle.transport.prepare(handle.topology)
     params = _all(optimizer)
     own = {id(p) for p in params}
@@ -196,6 +195,7 @@ def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Non
     if model is not None and handle.plan.order is Order.CTA:
         combine = torch.no_grad()(handle.combine)
         model.register_forward_pre_hook(lambda module, inputs: combine())
+    setattr(optimizer, _HANDLE, handle)
 
 
 def _drain() -> None:
