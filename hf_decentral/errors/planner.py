@@ -27,7 +27,8 @@ def implausible(flag: str, given: str, expected: str, question: str) -> Settings
         expected: the range that there is.
         question: what may have been meant.
     """
-    return SettingsError(sentence(f"{flag}={given} was given", f"expected {expected}", question))
+    told = sentence(f"{flag}={given} was given", f"expected {expected}", question)
+    return SettingsError(told.replace("?.", "?"))
 
 
 def rate_in_bytes(flag: str, given: str, number: str, unit: str, bits: str) -> SettingsError:
@@ -45,7 +46,7 @@ def rate_in_bytes(flag: str, given: str, number: str, unit: str, bits: str) -> S
             f"{flag}={given!r} was given",
             f"links are counted in bits, and {number} {unit[0].upper()}B/s are {bits}",
             f"did you mean {number}{unit}, or {bits}?",
-        )
+        ).replace("?.", "?")
     )
 
 

@@ -98,7 +98,8 @@ def stay(kept: Row, other: Row | None, worst: float | None) -> Recommendation | 
     price = "and costs you replicas that differ between steps"
     speedup = kept.speedup_over_allreduce
     if other is None:
-        return Recommendation(kept.topology, kept.codec, "there is nothing to compare it with", speedup)
+        why = f"stay with {called(kept)}: none of the others that were asked for can be had here"
+        return Recommendation(kept.topology, kept.codec, why, speedup)
     gain = kept.step_seconds / other.step_seconds
     name, reference = called(other), called(kept)
     if gain < WORTH:

@@ -18,7 +18,8 @@ MOST_APART = 10.0
 """Steps' worth of differences beyond which a configuration is marked. See :func:`mark`."""
 
 _STARTS, _ALL = 16, 64
-_LONGEST = 400  # steps that are looked at; what mixes more slowly has passed any threshold by then
+_LONGEST, _STRETCH = 400, 8  # steps that are looked at, and how many times as many where rounds are rare
+_FAR = 10  # times the threshold, beyond which nobody asks how far
 _BLOCK, _STEADY = 16, 0.002  # steps after which it has settled if it grew by no more than this share
 _EIGENVALUES = 128  # workers; the products of larger matrices take long
 
@@ -94,12 +95,12 @@ def _apart(topology: Topology, key: object, left: float) -> float:
     made = lru_cache(maxsize=period)(lambda step: applied(topology(step)))
     differences, longest, before = np.zeros_like(own), 0.0, 0.0
     block = period * -(-_BLOCK // period)
-    for step in range(max(_LONGEST, 2 * block)):
+    for step in range(max(_LONGEST * min(period, _STRETCH), 2 * block)):
         averaged = made(step % period if topology.period else step)(differences)
         differences = (1 - left) * averaged + left * differences + own
         longest = max(longest, float(np.linalg.norm(differences)) / begin)
         if (step + 1) % block == 0:
-            if longest <= (1 + _STEADY) * before:
+            if longest <= (1 + _STEADY) * before or longest > _FAR * MOST_APART:
                 break
             before = longest
     return longest
