@@ -49,6 +49,18 @@ def nothing_fits(averaging: str, order: str, delay: int | None, reason: str) -> 
     )
 
 
+def nothing_timed(workers: Sequence[int]) -> SettingsError:
+    """First steps of which none counts, since the model was evaluated in each of them."""
+    whose = f"worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, workers))}"
+    return SettingsError(
+        sentence(
+            f"no step of {whose} could be timed",
+            "a step counts in which the model is not evaluated",
+            "evaluate less often in the first steps",
+        )
+    )
+
+
 def _workers(hosts: Sequence[int]) -> str:
     together = [str(len(list(group))) for _, group in groupby(hosts)]
     many = f" ({' + '.join(together)})" if len(together) > 1 else ""

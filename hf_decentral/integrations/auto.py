@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from hf_decentral import averaging as methods
+from hf_decentral.cluster.handling import METHODS
 from hf_decentral.cluster.iteration import Method, step_seconds
 from hf_decentral.cluster.measured import Measured, read
 from hf_decentral.errors import DecentralizedError, SettingsError, TopologyError
@@ -178,7 +179,8 @@ class Auto:
         """Measure the cluster, let worker 0 choose, and tell everybody. Collective."""
         trial = max((each for each in self._trials if each.done >= 0), key=lambda each: each.size)
         wire, hosts = trial.handle.transport, self._find(trial)
-        found = measure(trial, hosts)
+        methods = self._candidates(trial)[1]
+        found = measure(trial, hosts, [each for each in methods or AVERAGINGS if each in METHODS])
 
         def make() -> Chosen | None:
             if wire.local[0] != 0:

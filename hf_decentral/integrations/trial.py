@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hf_decentral.cluster.stopwatch import Steps, Stopwatch
@@ -72,6 +73,12 @@ class Trial:
         """Bytes of the trained parameters."""
         params = (p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad)
         return sum(p.numel() * p.element_size() for p in params)
+
+    @property
+    def device(self) -> torch.device:
+        """Where they live."""
+        found: Tensor = self.optimizer.param_groups[0]["params"][0]
+        return found.device
 
     def begin(self, steps: int = TRIAL) -> None:
         """Time so many steps from the next one on."""

@@ -1,9 +1,12 @@
-"""``topology="auto"``: a trial without exchanges, one choice for all workers, and checkpoints that hold it."""
+"""``topology="auto"``: a trial without exchanges, one choice for all, and checkpoints that hold it."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +14,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.cluster.measured import Measured
-from hf_decentral.errors import DecentralizedError
+from hf_decentral.cluster.laws import Cluster
+from hf_decentral.cluster.measured import Measured, Work, write
+from hf_decentral.errors import DecentralizedError, SettingsError
 from hf_decentral.integrations import auto
 from hf_decentral.integrations.plugin import DecentralizedPlugin
-from hf_decentral.integrations.trial import LEAST, TRIAL
-from hf_decentral.optim import gossip
+from hf_decentral.integrations.settings import resolve
+from hf_decentral.integrations.trial import LEAST, TRIAL, Trial, apart
+from hf_decentral.optim import decentralize, gossip
 from hf_decentral.planner import Choice
+from hf_decentral.transport import Memory
 from tests.integrations.loops import WIDTH, Run, accelerator, mean, same
 from tests.processes import run
+from tests.scripts.launches import environment
 
 pytestmark = pytest.mark.processes
 
@@ -261,22 +268,169 @@ def _two(rank: int, larger_steps: bool) -> dict[str, Any]:
             of_large.step()
         (pending - 1).square().mean().backward()
         of_small.step()
-        of_small.zero_grad(), of_large.zero_grad()
+        for optimizer in (of_small, of_large):
+            optimizer.zero_grad()
         seen.append((gossip(of_large).topology.name, gossip(of_small).topology.name))
-    return {
-        "seen": seen,
-        "topology": plugin.topology,
-        "steps": [gossip(o).step for o in (of_large, of_small)],
-    }
+    return {"seen": seen, "topology": plugin.topology}
 
 
 @pytest.mark.parametrize("larger_steps", [True, False])
 def test_two_optimizers_go_on_with_one_plan(larger_steps: bool) -> None:
     for r in run(2, _two, larger_steps):
-        first = TRIAL if larger_steps else 4 * TRIAL - 3
+        chosen, seen = r["topology"], r["seen"]
+        assert chosen != "auto"
         if larger_steps:
-            assert r["seen"][TRIAL - 2] == ("auto", "auto")
-            assert set(r["seen"][TRIAL - 1 :]) == {(r["topology"], r["topology"])}
+            assert seen[TRIAL - 2] == ("auto", "auto")
+            assert set(seen[TRIAL - 1 :]) == {(chosen, chosen)}
         else:  # nobody waits for ever for the one with the most parameters
-            assert r["seen"][first - 4][1] == "auto" and r["seen"][-1] == ("auto", r["topology"])
-        assert r["topology"] != "auto"
+            assert seen[4 * TRIAL - 2] == ("auto", "auto") and set(seen[4 * TRIAL - 1 :]) == {
+                ("auto", chosen)
+            }
+
+
+def _measured(workers: int, hosts: tuple[int, ...], link: str = "100mbit", compute: str = "0.1") -> Measured:
+    cluster = Cluster(compute=compute, hosts=hosts, link=link, latency=1e-4, inside="10gbit")
+    return Measured(workers, cluster, Work(4e6))
+
+
+def _with_file(rank: int, file: str, settings: dict[str, Any]) -> dict[str, Any]:
+    told = Told()
+    try:
+        r = Run("auto", cluster=file, **settings)
+    except DecentralizedError as error:
+        return {"error": str(error)}
+    first, weights = r.plugin.topology, [p.detach().clone() for p in r.model.parameters()]
+    steps(r, 0, 3)
+    handle = gossip(r.optimizer)
+    return {
+        "first": first,
+        "last": handle.topology.name,
+        "weights": weights,
+        "told": told.choices,
+        "error": "",
+    }
+
+
+def test_what_was_calibrated_is_planned_from_at_once(tmp_path: Path) -> None:
+    write(tmp_path / "cluster.json", _measured(2, (0, 0)))
+    results = run(2, _with_file, str(tmp_path / "cluster.json"), {})
+    for r in results:
+        assert not r["error"] and r["first"] == r["last"] != "auto"
+        assert all(torch.equal(p, q) for p, q in zip(r["weights"], results[0]["weights"], strict=True))
+    assert [len(r["told"]) for r in results] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("measured", "settings", "expected"),
+    [
+        (_measured(3, (0, 0, 0)), {}, "describes 3 workers on 1 host, and this run has 2 workers on 1 host"),
+        (_measured(2, (0, 1)), {}, "2 workers on 2 hosts (1 + 1), and this run has 2 workers on 1 host"),
+        (_measured(2, (0, 0)), {"hosts": "1,1"}, "and this run has 2 workers on 2 hosts (1 + 1)"),
+    ],
+)
+def test_the_file_of_another_cluster_is_refused(
+    tmp_path: Path, measured: Measured, settings: dict[str, Any], expected: str
+) -> None:
+    write(tmp_path / "cluster.json", measured)
+    for r in run(2, _with_file, str(tmp_path / "cluster.json"), settings):
+        assert expected in r["error"] and "cluster.json" in r["error"]
+
+
+def _one_lacks_it(rank: int, file: str) -> str:
+    return str(_with_file(rank, file if rank else "nothing.json", {})["error"])
+
+
+def test_a_file_that_one_worker_lacks_is_told_to_all(tmp_path: Path) -> None:
+    write(tmp_path / "cluster.json", _measured(2, (0, 0)))
+    said = run(2, _one_lacks_it, str(tmp_path / "cluster.json"))
+    assert "nothing.json cannot be read" in said[0] and "(worker 0: nothing.json cannot be read" in said[1]
+
+
+def _choose_among(settings: dict[str, Any], measured: Measured) -> auto.Chosen:
+    """What four workers of one process choose."""
+    params = [torch.nn.Parameter(torch.zeros(4, 10))]
+    optimizer = torch.optim.SGD(params, lr=0.1)
+    found = resolve({"topology": "auto", **settings}, {})
+    chooser = auto.Auto(found, 4, True)
+    model = nn.Module()
+    decentralize(
+        optimizer, apart("auto", 4), model=model, order=found.order, delay=found.delay, transport=Memory(4)
+    )
+    trial = Trial(optimizer, None, lambda trial: None)
+    return chooser._best(measured, trial)
+
+
+@pytest.mark.parametrize(
+    ("settings", "topology", "averaging"),
+    [
+        ({"averaging": "int8"}, r".+", "int8"),
+        ({"averaging": "plain"}, r".+", "plain"),
+        ({"averaging": "gradient_tracking", "order": "atc"}, r".+", "gradient_tracking"),
+        ({"delay": 3}, r"every\(4, \w+\)", ".+"),
+        ({"algorithm": "ldsgd", "period": 5}, r"every\(5, \w+\)", "plain"),
+        ({"algorithm": "choco"}, r".+", "choco"),
+        ({"algorithm": "d2"}, r"lazy\(.+\)", "d2"),
+        ({"algorithm": "consensus_control"}, r"above\(0.1, \w+\)", "plain"),
+        ({"algorithm": "osgp"}, r".+", "push_sum"),
+        ({"hosts": "2,2"}, r".+", ".+"),
+    ],
+)
+def test_what_was_asked_for_stays(settings: dict[str, Any], topology: str, averaging: str) -> None:
+    hosts = (0, 0, 1, 1) if "hosts" in settings else (0, 1, 2, 3)
+    chosen = _choose_among(settings, _measured(4, hosts))
+    assert re.fullmatch(topology, chosen.topology) and re.fullmatch(averaging, chosen.averaging), chosen
+
+
+def test_it_says_where_all_reduce_is_the_better_choice() -> None:
+    slow = _choose_among({}, _measured(4, (0, 1, 2, 3), "100mbit", "lognormal(0.1, 0.1)"))
+    assert "next time" not in slow.why and "times as fast as All-Reduce" in slow.why
+    quick = _choose_among({}, _measured(4, (0, 0, 0, 0), "none", "10"))
+    assert "launch with --topology allreduce next time" in quick.why
+
+
+def test_settings_with_which_nothing_goes_are_refused_before_the_first_step() -> None:
+    for settings in ({"averaging": "scalecom", "delay": 2}, {"averaging": "gradient_tracking"}):
+        with pytest.raises(SettingsError, match="topology='auto' was given with"):
+            _choose_among(settings, _measured(4, (0, 1, 2, 3)))
+
+
+_SCRIPT = """
+import logging, os, sys, torch
+from accelerate import Accelerator
+from hf_decentral import DecentralizedPlugin
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+accelerator = Accelerator(cpu=True)
+plugin = DecentralizedPlugin().attach(accelerator)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = accelerator.prepare(model, optimizer)
+for step in range(16):
+    accelerator.backward(model(torch.randn(4, 8)).square().mean())
+    optimizer.step()
+    optimizer.zero_grad()
+print("CHOSE", accelerator.process_index, plugin.topology, plugin.averaging, flush=True)
+accelerator.end_training()
+"""
+
+
+@pytest.mark.parametrize("place", ["environment", "launch file"])
+def test_a_launched_script(tmp_path: Path, place: str) -> None:
+    (tmp_path / "train.py").write_text(_SCRIPT)
+    config = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_GPU", "num_processes": 2,
+              "num_machines": 1, "machine_rank": 0, "mixed_precision": "no", "rdzv_backend": "static",
+              "same_network": True, "gpu_ids": "all", "use_cpu": False, "main_process_port": 0}  # fmt: skip
+    env = environment(GLOO_SOCKET_IFNAME="lo")
+    if place == "environment":
+        env["DECENTRAL_TOPOLOGY"] = "auto"
+    else:
+        config["mpirun_config"] = {"decentral_topology": "auto"}
+    (tmp_path / "c.yaml").write_text(json.dumps(config))
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "c.yaml"]
+    ran = subprocess.run(
+        [*launch, "train.py"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    chose = re.findall(r"CHOSE \d (\S.*)", ran.stdout)
+    assert len(chose) == 2 and chose[0] == chose[1] and "auto" not in chose[0], ran.stdout
+    assert ran.stderr.count("topology auto: ") == 1
