@@ -30,6 +30,7 @@ from hf_decentral.integrations.settings import Settings
 from hf_decentral.integrations.trial import LEAST, TRIAL, Trial, apart
 from hf_decentral.optim.agreement import together
 from hf_decentral.optim.plan import make_plan
+from hf_decentral.optim.registry import alive
 from hf_decentral.optim.replan import replan, restore
 from hf_decentral.planner import choose
 from hf_decentral.planner.advise import WORTH
@@ -93,6 +94,7 @@ class Auto:
         Raises:
             SettingsError: settings that no topology goes with, or a file of another cluster.
         """
+        self._trials = [each for each in self._trials if each.handle in alive()]  # others were replaced
         trial = Trial(optimizer, model, self._after)
         self._trials.append(trial)
         if not trial.on:

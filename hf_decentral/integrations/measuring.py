@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -19,6 +20,9 @@ PROBE_STEPS, HANDLING_STEPS = 3.0, 1.0
 
 PROBE_SECONDS, HANDLING_SECONDS = (0.3, 5.0), (0.1, 2.0)
 """The least and the most that they take; steps of milliseconds would leave too little to measure anything."""
+
+HANDLED_BYTES = 12_000_000
+"""Parameters that are encoded for it, of which all of a larger model take a multiple."""
 
 
 def measure(trial: Trial, hosts: tuple[int, ...], methods: Sequence[str]) -> Callable[[], Measured]:
@@ -39,9 +43,9 @@ def measure(trial: Trial, hosts: tuple[int, ...], methods: Sequence[str]) -> Cal
     steps: list[Steps] = wire.gather(trial.timed())
     step = _seconds(steps)
     probed = probe(hosts, largest_bytes=trial.size, seconds=_within(PROBE_STEPS * step, PROBE_SECONDS))
-    budget = _within(HANDLING_STEPS * step, HANDLING_SECONDS)
-    timed = handling(trial.size, trial.device, methods, budget, together=lambda: wire.gather(None))
-    handlings: list[Handling] = wire.gather(timed)
+    budget, some = _within(HANDLING_STEPS * step, HANDLING_SECONDS), min(trial.size, HANDLED_BYTES)
+    timed = handling(some, trial.device, methods, budget, together=lambda: wire.gather(None))
+    handlings: list[Handling] = wire.gather(_of_all(timed, trial.size / some))
     lacking = [worker for worker, each in enumerate(steps) if not each.compute_seconds]
     if lacking:
         return partial(_refuse, lacking)
@@ -52,6 +56,19 @@ def _seconds(steps: Sequence[Steps]) -> float:
     """A step of the slowest worker; 0 where none was timed."""
     timed = [each for each in steps if each.compute_seconds]
     return max((median(each.compute_seconds) + median(each.local_seconds) for each in timed), default=0.0)
+
+
+def _of_all(some: Handling, factor: float) -> Handling:
+    """What all parameters take, where some of them were handled."""
+    codings = {
+        name: replace(
+            coding,
+            before_seconds=factor * coding.before_seconds,
+            after_seconds=factor * coding.after_seconds,
+        )
+        for name, coding in some.codings.items()
+    }
+    return Handling(factor * some.combine_seconds, codings)
 
 
 def _within(value: float, limits: tuple[float, float]) -> float:

@@ -434,3 +434,21 @@ def test_a_launched_script(tmp_path: Path, place: str) -> None:
     chose = re.findall(r"CHOSE \d (\S.*)", ran.stdout)
     assert len(chose) == 2 and chose[0] == chose[1] and "auto" not in chose[0], ran.stdout
     assert ran.stderr.count("topology auto: ") == 1
+
+
+def _ordered(rank: int, order: str) -> dict[str, Any]:
+    always("ring", "bf16")
+    r = Run("auto", order=order)
+    steps(r, 0, TRIAL)
+    r.model.eval()  # with "cta" a pass combines
+    r.model(batch(0, rank)[0])
+    r.model.train()
+    steps(r, TRIAL, TRIAL + 4)
+    plan = gossip(r.optimizer).plan
+    return {"plan": (plan.topology.name, plan.averaging, plan.order.value), "sent": r.plugin.sent_bytes}
+
+
+@pytest.mark.parametrize("order", ["atc", "cta"])
+def test_the_order_stays(order: str) -> None:
+    for r in run(2, _ordered, order):
+        assert r["plan"] == ("ring", "bf16", order) and r["sent"] > 0

@@ -1,4 +1,4 @@
-"""``--topology auto`` of the Trainer: a choice in the first steps, told in its log and kept by checkpoints."""
+"""``--topology auto`` of the Trainer: a choice in the first steps, told in the log, kept by checkpoints."""
 
 from __future__ import annotations
 
@@ -66,3 +66,20 @@ def test_what_was_really_measured_is_chosen_from(tmp_path: Path) -> None:
 def test_the_flag_and_its_file(tmp_path: Path) -> None:
     args = DecentralizedTrainingArguments(**settings(tmp_path, topology="auto", cluster="cluster.json"))
     assert args.topology == "auto" and args.cluster == "cluster.json"
+
+
+def _twice(rank: int, folder: str) -> tuple[list[str], bool]:
+    made = trainer(folder, topology="auto", optim="accumadam", max_steps=TRIAL - 4)
+    names = []
+    for _ in range(3):  # the second one ends the trial, and the third has an optimizer of its own
+        made.train()
+        names.append(made.plugin.topology)
+        if len(names) == 2:
+            made.optimizer = made.lr_scheduler = None
+    [handle] = made.plugin.handles
+    return [*names, handle.topology.name], bool(torch.isfinite(weights(made.model)).all())
+
+
+def test_training_again_goes_on_with_the_trial_and_then_with_the_choice(tmp_path: Path) -> None:
+    for names, finite in run(2, _twice, str(tmp_path)):
+        assert finite and names[0] == "auto" and names[1] != "auto" and names[1:] == [names[1]] * 3
