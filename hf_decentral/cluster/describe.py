@@ -19,6 +19,9 @@ from hf_decentral.cluster.measured import EVEN, Coding, Measured, Piece, Work
 from hf_decentral.cluster.probe import Probed
 from hf_decentral.cluster.stopwatch import Steps
 
+UNCERTAIN = ("compute", "link", "inside")
+"""The names in :attr:`Measured.uncertainty`."""
+
 MOST_PIECES = 32
 SLOWER = 1.05
 """From here on, and beyond the noise of its median, a worker is slow for good."""
@@ -57,7 +60,7 @@ def describe(
         slow=slow,
         correlation=correlation([each.compute_seconds for each in usual]),
     )
-    uncertainty = {"compute": settled([each.compute_seconds for each in usual])}
+    uncertainty = {UNCERTAIN[0]: settled([each.compute_seconds for each in usual])}
     uncertainty |= {name: line.spread / 2 for name, line in lines(probed).items()}
     combine, codings = _together(handlings)
     work = Work(
@@ -74,7 +77,7 @@ def describe(
 
 def lines(probed: Probed) -> dict[str, Line]:
     """The kinds of links that there are, by the name that their uncertainty has."""
-    both = {"link": probed.between, "inside": probed.inside}
+    both = dict(zip(UNCERTAIN[1:], (probed.between, probed.inside), strict=True))
     return {name: line for name, line in both.items() if line is not None}
 
 

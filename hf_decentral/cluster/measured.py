@@ -133,8 +133,13 @@ class Measured:
 def write(path: Path, measured: Measured) -> None:
     """Write it as JSON, aside and renamed."""
     aside = path.with_name(path.name + ".part")
-    aside.write_text(json.dumps({"version": VERSION, **asdict(measured)}, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(plain(measured), indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
+
+
+def plain(measured: Measured) -> dict[str, Any]:
+    """What :func:`write` writes."""
+    return {"version": VERSION, **asdict(measured)}
 
 
 def read(path: Path) -> Measured:
@@ -147,14 +152,23 @@ def read(path: Path) -> Measured:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise not_a_cluster_file(str(path), str(error)) from error
-    if not isinstance(content, dict) or content.pop("version", None) != VERSION:
-        raise not_a_cluster_file(str(path), f"it has no version {VERSION}")
+    return known(content, str(path))
+
+
+def known(content: Any, source: str) -> Measured:
+    """What :func:`plain` told.
+
+    Raises:
+        SettingsError: it is something else; ``source`` says where it comes from.
+    """
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        raise not_a_cluster_file(source, f"it has no version {VERSION}")
     try:
-        return _measured(content)
+        return _measured({name: value for name, value in content.items() if name != "version"})
     except SettingsError as error:
-        raise not_a_cluster_file(str(path), str(error)) from error
+        raise not_a_cluster_file(source, str(error)) from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise not_a_cluster_file(str(path), f"{type(error).__name__}: {error}") from error
+        raise not_a_cluster_file(source, f"{type(error).__name__}: {error}") from error
 
 
 def _measured(content: dict[str, Any]) -> Measured:
