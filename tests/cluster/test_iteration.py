@@ -157,19 +157,19 @@ def test_slow_steps_of_the_one_or_the_other_average_out_but_those_of_all_do_not(
 def test_correlated_times_have_the_law_that_was_written(text: str, correlation: float):
     """Over many steps, of which each brings one independent draw of what is common."""
     cluster = Cluster(text, correlation=correlation)
-    times = np.array([cluster.seconds(4, step) for step in range(4000)])
+    times = np.array([cluster.seconds(4, step) for step in range(1500)])
     assert [cluster.seconds_of(2, step) for step in range(5)] == pytest.approx(times[:5, 2].tolist())
     if cluster.law.kind == "constant":
         assert (times == 0.5).all()
         return
     u = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
-    # The share of times below a quantile: five standard errors of 4,000 independent steps.
+    # The share of times below a quantile: five standard errors of 1,500 independent steps.
     below = (times[:, :, None] <= cluster.law.at(u)).mean((0, 1))
-    assert (np.abs(below - u) <= 5 * np.sqrt(u * (1 - u) / 4000)).all()
+    assert (np.abs(below - u) <= 5 * np.sqrt(u * (1 - u) / 1500)).all()
     ranks = times.argsort(0).argsort(0)
     # Of ranks it is 6/pi asin(r/2) (Spearman's, of a Gaussian copula).
     expected = 6 / math.pi * math.asin(correlation / 2)
-    assert np.corrcoef(ranks.T)[0, 1:] == pytest.approx([expected] * 3, abs=0.06)
+    assert np.corrcoef(ranks.T)[0, 1:] == pytest.approx([expected] * 3, abs=0.1)
 
 
 def test_an_empirical_law_is_what_was_measured():
