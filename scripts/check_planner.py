@@ -1,7 +1,7 @@
-"""Does the planner tell the truth? Predicted against measured step times, on clusters out of network namespaces.
+"""Does the planner tell the truth? Predicted against measured step times, on clusters out of namespaces.
 
-For each cluster of a plan: `hf-decentral calibrate` on it, the planner's answer from that file alone, and then
-`hf-decentral bench`, whose step times were not used before. Needs root and iproute2, as the benchmark does.
+For each cluster of a plan: `hf-decentral calibrate` on it, the planner's answer from that file alone, and
+then `hf-decentral bench`, whose step times were not used before. Needs root and iproute2.
 
     python scripts/check_planner.py --output_dir found                # an hour, of which most is training
     python scripts/check_planner.py --output_dir found --only 4 7     # two clusters of the list

@@ -172,11 +172,14 @@ class Links:
         starts = (np.cumsum(counts) - counts)[hearers]
         out_of, into = self._host[senders], self._host[receivers]
         crosses = out_of != into
-        between = _sharing(out_of, into, crosses)
-        inside = _sharing(senders, receivers, ~crosses)
+        between = self._crowded(_sharing(out_of, into, crosses))
+        inside = self._crowded(_sharing(senders, receivers, ~crosses))
         latency = np.where(crosses, self._cluster.latency, self._cluster.inside_latency)
         per_byte = np.where(crosses, between * self._between, inside * self._inside)
         return Messages(senders, receivers, starts, hearers, latency, per_byte)
+
+    def _crowded(self, sharing: Indices) -> Vector:
+        return np.where(sharing > 1, self._cluster.crowding, 1.0) * sharing
 
     def _share(self, groups: Sequence[Sequence[int]]) -> Indices:
         """How many of the groups pass through the link of each host; a ring passes it once."""
