@@ -103,7 +103,9 @@ def test_hearing_fewer_is_never_slower_on_the_same_draws(workers, seed, text, sp
 @given(
     st.sampled_from(NAMES),
     st.booleans(),
-    st.sampled_from(["compute", "local", "bytes", "link", "latency", "half", "combine", "slow", "payload"]),
+    st.sampled_from(
+        ["compute", "local", "bytes", "link", "latency", "half", "combine", "slow", "payload", "crowding"]
+    ),
     st.floats(1.01, 5.0),
 )
 def test_more_of_anything_is_never_faster(name: str, after_all: bool, what: str, factor: float):
@@ -115,6 +117,7 @@ def test_more_of_anything_is_never_faster(name: str, after_all: bool, what: str,
             f"{8 / f if grown == 'link' else 8:.6f}mbit",
             0.01 * (f if grown == "latency" else 1.0),
             half_duplex=grown == "half",
+            crowding=f if grown == "crowding" else 1.0,
         )
         work = Work(
             P * (f if grown == "bytes" else 1.0),

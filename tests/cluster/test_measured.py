@@ -43,8 +43,9 @@ def clusters(draw: Any) -> Measured:
         draw(rates),
         draw(seconds),
         draw(st.booleans()),
-        draw(above),
-        draw(st.floats(0, 1)),
+        collective=draw(above),
+        crowding=draw(above),
+        correlation=draw(st.floats(0, 1)),
     )
     codings = st.dictionaries(st.text(max_size=9), st.builds(Coding, above, seconds, seconds), max_size=3)
     work = Work(
