@@ -37,6 +37,8 @@ MIB = 2.0**20
 DDP_FIRST, DDP_BUCKET = 1 * MIB, 25 * MIB
 """Sizes at which DistributedDataParallel closes its first bucket and the others, by default."""
 
+_HALF = 0.5  # a byte: whole ones that fill a bucket exactly do so although they come as rounded shares
+
 
 @dataclass(frozen=True)
 class Method:
@@ -190,7 +192,7 @@ def buckets(work: Work, size: float = DDP_BUCKET) -> list[tuple[float, float]]:
     held, limit = 0.0, min(DDP_FIRST, size)
     for time, share in work.pieces:
         held += share
-        if held * work.parameter_bytes >= limit:
+        if held * work.parameter_bytes >= limit - _HALF:
             found.append((time, held))
             held, limit = 0.0, size
     if held > 0:
