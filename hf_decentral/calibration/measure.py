@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +14,12 @@ import torch.distributed as dist
 from torch.optim import Optimizer
 
 from hf_decentral.bench.measure import Trainee
+from hf_decentral.bench.settings import Settings as BenchSettings
 from hf_decentral.bench.variants import read
-from hf_decentral.bench.world import join
+from hf_decentral.bench.world import here, join
 from hf_decentral.calibration.count import WARMUP_STEPS, enough
 from hf_decentral.calibration.progress import Progress
+from hf_decentral.calibration.rest import rest
 from hf_decentral.calibration.script import watch
 from hf_decentral.calibration.settings import Settings
 from hf_decentral.calibration.verdict import disturbed, load
@@ -28,7 +31,7 @@ from hf_decentral.cluster.stopwatch import Steps, Stopwatch
 from hf_decentral.errors.calibration import too_noisy
 from hf_decentral.transport.hosts import numbered, place
 
-STEPS, LINKS, CODES = 0.5, 0.35, 0.15
+STEPS, LINKS, CODES, REST = 0.35, 0.3, 0.1, 0.25
 """Shares of the time."""
 
 
@@ -59,9 +62,13 @@ def measure(settings: Settings, script: Sequence[str]) -> tuple[Measured, bool]:
     with naming():
         codes = CODES * settings.seconds
         handlings = _gather(handling(size, device, METHODS, codes, together=lambda: _gather(None)))
-    progress.close()
     about = {"device": device.type, "torch": torch.__version__}
     found = describe(every, probed, handlings, model=_name(settings, script), about=about)
+    if len(every) > 1:
+        with naming():
+            asleep = _asleep(found, settings) if script else settings.benchmark()
+            found = rest(found, asleep, here(hosts, device), REST * settings.seconds, progress)
+    progress.close()
     problems = disturbed(every, probed, loads)
     if problems and not settings.force:
         raise too_noisy(problems)
@@ -89,6 +96,15 @@ def _model(settings: Settings, script: Sequence[str], progress: Progress) -> tup
 def _script(settings: Settings, script: Sequence[str], progress: Progress) -> tuple[Steps, torch.device]:
     watched = watch(script, STEPS * settings.seconds, progress)
     return watched.steps, watched.device
+
+
+def _asleep(found: Measured, settings: Settings) -> BenchSettings:
+    """In the place of a script that is over: as much to send, and a model that sleeps for as long."""
+    return replace(
+        settings.benchmark(),
+        emulate_ms=1e3 * found.cluster.law.mean,
+        emulate_mb=found.work.parameter_bytes / 1e6,
+    )
 
 
 def _name(settings: Settings, script: Sequence[str]) -> str:

@@ -56,6 +56,9 @@ class Work:
         forward_share: share of forward in forward and backward.
         local_seconds: the optimizer's own step, over all parameters.
         combine_seconds: the weighted sum with one copy of all parameters that arrived.
+        drag_seconds: by how much a step with an exchange behind it was longer than the model says, for each
+            copy of the parameters that a worker sent: messages take processors and memory from the computing.
+        reduce_seconds: the same of a step with an All-Reduce of all gradients.
         pieces: the gradients in the order in which backward makes them.
         codings: of averaging methods that encode, by name.
 
@@ -67,6 +70,8 @@ class Work:
     forward_share: float = 1 / 3
     local_seconds: float = 0.0
     combine_seconds: float = 0.0
+    drag_seconds: float = 0.0
+    reduce_seconds: float = 0.0
     pieces: tuple[Piece, ...] = EVEN
     codings: Mapping[str, Coding] = field(default_factory=dict)
 
@@ -77,7 +82,7 @@ class Work:
         if not 0 <= self.forward_share < 1:
             advice = "a third is usual: backward takes twice as long"
             raise out_of_range("forward_share", self.forward_share, "0 or more, and below 1", advice)
-        for name in ("local_seconds", "combine_seconds"):
+        for name in ("local_seconds", "combine_seconds", "drag_seconds", "reduce_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise out_of_range(name, getattr(self, name), "seconds, 0 or more", "0 is no time at all")
         shares = [share for _, share in self.pieces]

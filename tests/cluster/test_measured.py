@@ -48,9 +48,8 @@ def clusters(draw: Any) -> Measured:
         correlation=draw(st.floats(0, 1)),
     )
     codings = st.dictionaries(st.text(max_size=9), st.builds(Coding, above, seconds, seconds), max_size=3)
-    work = Work(
-        draw(above), draw(st.floats(0, 0.99)), draw(seconds), draw(seconds), draw(pieces()), draw(codings)
-    )
+    handled = [draw(seconds) for _ in range(4)]
+    work = Work(draw(above), draw(st.floats(0, 0.99)), *handled, draw(pieces()), draw(codings))
     about = draw(st.dictionaries(st.text(max_size=9), st.text(max_size=9) | st.lists(seconds, max_size=3)))
     spread = draw(st.dictionaries(st.sampled_from(["compute", "link", "inside"]), st.floats(0, 2)))
     return Measured(workers, cluster, work, draw(st.text(max_size=20)), spread, about)
