@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hf_decentral.bench.settings import Settings
+from hf_decentral.bench.settings import Workload
 from hf_decentral.errors.bench import other_world
 
 STARTED = "HF_DECENTRAL_BENCH"
@@ -56,7 +56,7 @@ class World:
             dist.barrier()
 
 
-def join(settings: Settings) -> World:
+def join(settings: Workload) -> World:
     """Join the workers that torchrun's variables tell of. Collective.
 
     Raises:
