@@ -92,7 +92,7 @@ def probe(
     if len(hosts) != dist.get_world_size():
         expected = f"{dist.get_world_size()} numbers, one a worker"
         raise out_of_range("hosts", list(hosts), expected, "give the host of each worker")
-    with _naming():
+    with naming():
         return _Probe(hosts, largest_bytes, seconds, progress).run()
 
 
@@ -217,8 +217,12 @@ def _rate(found: Line | None) -> str:
 
 
 @contextmanager
-def _naming() -> Iterator[None]:
-    """An error of the wire becomes one that names the worker that was lost."""
+def naming() -> Iterator[None]:
+    """Inside, an error of torch.distributed becomes one that names the worker that was lost.
+
+    Raises:
+        PeerLost: in its place.
+    """
     try:
         yield
     except RuntimeError as error:

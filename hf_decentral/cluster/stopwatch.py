@@ -83,6 +83,9 @@ class Stopwatch:
     Args:
         optimizer: a torch optimizer, decentralized or not; under a wrapper, the one inside.
         model: the model whose forward pass is timed.
+
+    Attributes:
+        taken: steps that have ended since it was made or cleared, those included that are in no record.
     """
 
     def __init__(self, optimizer: Optimizer, model: nn.Module | None = None) -> None:
@@ -98,6 +101,7 @@ class Stopwatch:
         self._began: Mark | None = None
         self._depth = 0
         self._spoilt = False
+        self.taken = 0
         # Global hooks: those before a step run before the optimizer's own, those after it run after them.
         self._hooks: list[Any] = [
             register_optimizer_step_pre_hook(self._before),
@@ -119,7 +123,7 @@ class Stopwatch:
         """Forget all steps, and begin with the next one: what happens until then is in no step."""
         self._laps.clear()
         self._records.clear()
-        self._started = None
+        self._started, self.taken = None, 0
 
     def remove(self) -> None:
         """Take all hooks away. The records stay."""
@@ -159,6 +163,7 @@ class Stopwatch:
             return
         self._depth = 0
         ended = self._timer.mark()
+        self.taken += 1
         if self._started is not None and not self._spoilt:
             self._laps.append(_Lap(self._started, self._forward, self._ready, self._began, ended))
             self._ready = [None] * len(self._ready)
