@@ -29,6 +29,7 @@ ROOMS = (
     "trainer",
     "run",
     "bench",
+    "calibration",
     "cli",
 )
 MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])

@@ -6,6 +6,7 @@ import typer
 
 from hf_decentral.cli.algorithms import register as add_algorithms
 from hf_decentral.cli.bench import register as add_bench
+from hf_decentral.cli.calibrate import register as add_calibrate
 from hf_decentral.cli.demo import register as add_demo
 from hf_decentral.cli.doctor import register as add_doctor
 from hf_decentral.cli.report import register as add_report
@@ -22,6 +23,15 @@ def build_app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for add in (add_algorithms, add_bench, add_demo, add_doctor, add_report, add_simulate, add_topology):
+    for add in (
+        add_algorithms,
+        add_bench,
+        add_calibrate,
+        add_demo,
+        add_doctor,
+        add_report,
+        add_simulate,
+        add_topology,
+    ):
         add(app)
     return app
