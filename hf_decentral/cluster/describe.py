@@ -103,11 +103,10 @@ def correlation(times: Sequence[Sequence[float]]) -> float:
     count = min(len(each) for each in times)
     if len(times) < 2 or count < 4:
         return 0.0
-    scores = np.stack([_scores(np.asarray(each[:count])) for each in times])
-    found = np.atleast_2d(np.corrcoef(scores))
-    pairs = found[np.triu_indices(len(times), 1)]
-    if not np.isfinite(pairs).all():
+    if any(np.ptp(each) == 0 for each in times):
         return 0.0
+    scores = np.stack([_scores(np.asarray(each[:count])) for each in times])
+    pairs = np.atleast_2d(np.corrcoef(scores))[np.triu_indices(len(times), 1)]
     middle = float(pairs.mean())
     sure = _SURE / math.sqrt(count * len(pairs))
     return min(1.0, middle) if middle > max(sure, _LEAST_CORRELATION) else 0.0
@@ -163,7 +162,7 @@ def _scores(values: Vector) -> Vector:
     """The normal deviates of the ranks."""
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
     scores: Vector = torch.special.ndtri(torch.from_numpy((ranks + 0.5) / len(values))).numpy()
-    return scores if np.ptp(values) > 0 else np.zeros_like(scores)
+    return scores
 
 
 def _together(handlings: Sequence[Handling]) -> tuple[float, dict[str, Coding]]:
