@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hf_decentral.integrations.plugin import DecentralizedPlugin
     from hf_decentral.optim import decentralize, gossip
     from hf_decentral.optim.accum_adam import AccumAdam, AccumAdamW
+    from hf_decentral.planner import plan
     from hf_decentral.simulator import simulate
     from hf_decentral.trainer import (
         DecentralizedSeq2SeqTrainer,
@@ -41,6 +42,7 @@ __all__ = [
     "averaging",
     "decentralize",
     "gossip",
+    "plan",
     "simulate",
     "topology",
 ]
@@ -56,6 +58,7 @@ _FOUND_IN = {
     "DecentralizedTrainingArguments": "hf_decentral.trainer",
     "decentralize": "hf_decentral.optim",
     "gossip": "hf_decentral.optim",
+    "plan": "hf_decentral.planner",
     "simulate": "hf_decentral.simulator",
 }
 

@@ -21,6 +21,7 @@ ROOMS = (
     "optim",
     "algorithms",
     "cluster",
+    "planner",
     "data",
     "translation",
     "metrics",

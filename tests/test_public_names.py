@@ -21,6 +21,7 @@ NAMES = {
     "averaging",
     "decentralize",
     "gossip",
+    "plan",
     "simulate",
     "topology",
 }

@@ -58,14 +58,22 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def write_json(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result, whole or not at all; nothing else stays, whatever happens.
+    """Write a result as JSON, as :func:`write_text` does.
+
+    Raises:
+        SettingsError: the file cannot be written.
+    """
+    write_text(path, json.dumps(result, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all; nothing else stays, whatever happens.
 
     A device or a pipe is written to, and a link is followed: none of them is replaced.
 
     Raises:
         SettingsError: the file cannot be written.
     """
-    text = json.dumps(result, indent=2) + "\n"
     aside: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from hf_decentral.cli.bench import register as add_bench
 from hf_decentral.cli.calibrate import register as add_calibrate
 from hf_decentral.cli.demo import register as add_demo
 from hf_decentral.cli.doctor import register as add_doctor
+from hf_decentral.cli.plan import register as add_plan
 from hf_decentral.cli.report import register as add_report
 from hf_decentral.cli.simulate import register as add_simulate
 from hf_decentral.cli.topology import register as add_topology
@@ -29,6 +30,7 @@ def build_app() -> typer.Typer:
         add_calibrate,
         add_demo,
         add_doctor,
+        add_plan,
         add_report,
         add_simulate,
         add_topology,

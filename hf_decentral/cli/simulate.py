@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
-from dataclasses import asdict, fields
-from typing import Any, get_type_hints
+from dataclasses import asdict
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from hf_decentral.bench import report
-from hf_decentral.cli import curves
+from hf_decentral.cli import curves, verbs
 from hf_decentral.cli.output import console, errors, write_json
 from hf_decentral.cli.simulate_settings import Settings
 from hf_decentral.cli.simulate_store import Store, plain
@@ -43,27 +42,13 @@ A run is kept in FOLDER when it ends, and a long one on its way too: after Ctrl-
 --resume goes on where it was. What cannot run is told with the reason and does not stop the others; if
 nothing could run the exit code is 2.
 """
-# A paragraph is one line, since the terminal breaks it.
-_HELP = "\n\n".join(" ".join(paragraph.split()) for paragraph in _TEXT.split("\n\n"))
 _WHERE = ("out", "json", "resume")  # flags that say nothing of the runs
 _PAGE = 160  # characters of a line where it goes to a file
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-
-    def simulate(**typed: Any) -> None:
-        run(Settings(**typed))
-
-    # Its flags are the fields of the settings.
-    hints = get_type_hints(Settings, include_extras=True)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    flags = [
-        inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name])
-        for each in fields(Settings)
-    ]
-    simulate.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
-    app.command(help=_HELP)(simulate)
+    verbs.add(app, "simulate", Settings, run, _TEXT)
 
 
 def run(settings: Settings) -> None:

@@ -7,12 +7,14 @@ does not depend on how many workers there are, or on which were drawn before.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 _BLOCK = 4  # numbers that one count gives
+_KEPT = 256  # steps
 
 
 class Purpose(IntEnum):
@@ -26,13 +28,20 @@ class Purpose(IntEnum):
 
 def uniforms(seed: int, step: int, workers: int, purpose: Purpose) -> Vector:
     """One number above 0 and below 1 for each of the workers 0, 1, ..., ``[W]``."""
-    return _open_interval(_philox(seed, step, 0, purpose).random_raw(workers))
+    own: Vector = _uniforms(seed, step, workers, purpose).copy()
+    return own
 
 
 def uniform(seed: int, step: int, worker: int, purpose: Purpose) -> float:
     """The number of one worker."""
     block = _philox(seed, step, worker // _BLOCK, purpose).random_raw(_BLOCK)
     return float(_open_interval(block)[worker % _BLOCK])
+
+
+@lru_cache(maxsize=_KEPT)
+def _uniforms(seed: int, step: int, workers: int, purpose: Purpose) -> Vector:
+    """The latest are kept: methods that are compared meet the same steps one after the other."""
+    return _open_interval(_philox(seed, step, 0, purpose).random_raw(workers))
 
 
 def _philox(seed: int, step: int, count: int, purpose: Purpose) -> np.random.Philox:

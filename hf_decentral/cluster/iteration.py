@@ -37,6 +37,8 @@ MIB = 2.0**20
 DDP_FIRST, DDP_BUCKET = 1 * MIB, 25 * MIB
 """Sizes at which DistributedDataParallel closes its first bucket and the others, by default."""
 
+_HALF = 0.5  # a byte: whole ones that fill a bucket exactly do so although they come as rounded shares
+
 
 @dataclass(frozen=True)
 class Method:
@@ -190,7 +192,7 @@ def buckets(work: Work, size: float = DDP_BUCKET) -> list[tuple[float, float]]:
     held, limit = 0.0, min(DDP_FIRST, size)
     for time, share in work.pieces:
         held += share
-        if held * work.parameter_bytes >= limit:
+        if held * work.parameter_bytes >= limit - _HALF:
             found.append((time, held))
             held, limit = 0.0, size
     if held > 0:
@@ -214,22 +216,24 @@ def timing(measured: Measured, method: Method, steps: int = 96, seed: int = 0) -
     even = replace(cluster, compute=f"{mean:.12g}", correlation=0.0)
     compute = mean + work.local_seconds
     slowest = mean * max((cluster.slow.get(i, 1.0) for i in range(workers)), default=1.0) + work.local_seconds
-    drawn = Iteration(cluster, work, method, workers, seed)
-    whole = _mean(drawn, _steps(method, steps))
+    whole, sent_bytes = step_seconds(measured, method, steps, seed)
     steady = whole
     if cluster.law.kind != "constant":
-        steady = _mean(Iteration(even, work, method, workers, seed), _steps(method, min(steps, 24)))
+        steady, _ = step_seconds(replace(measured, cluster=even), method, min(steps, 24), seed)
     wire = max(0.0, steady - slowest)
-    return Timing(whole, compute, wire, max(0.0, whole - compute - wire), drawn.sent_bytes)
+    return Timing(whole, compute, wire, max(0.0, whole - compute - wire), sent_bytes)
+
+
+def step_seconds(measured: Measured, method: Method, steps: int = 96, seed: int = 0) -> tuple[float, float]:
+    """The first and the last number of :func:`timing` alone: what a step takes, and the bytes of it."""
+    iteration = Iteration(measured.cluster, measured.work, method, measured.workers, seed)
+    steps = _steps(method, steps)
+    ends: Sequence[float] = iteration.ends(steps).max(axis=1)
+    skipped = steps // 3
+    return float(ends[-1] - ends[skipped]) / (steps - skipped), iteration.sent_bytes
 
 
 def _steps(method: Method, steps: int) -> int:
     """At least three periods, so that two of them are counted."""
     period = method.topology.period if method.topology is not None else 1
     return steps if period is None else 3 * period * max(1, -(-steps // (3 * period)))
-
-
-def _mean(iteration: Iteration, steps: int) -> float:
-    ends: Sequence[float] = iteration.ends(steps).max(axis=1)
-    skipped = steps // 3
-    return float(ends[-1] - ends[skipped]) / (steps - skipped)

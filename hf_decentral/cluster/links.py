@@ -1,7 +1,8 @@
 """How long the exchanges of a round take on the links of a cluster.
 
 With latency ``L`` and ``B`` bytes per second, each of ``k`` messages of ``P`` bytes that share a link takes
-``L + k P / B``, and a ring all-reduce among ``q`` workers ``2 (q - 1) (L + P / (q B))``. A link carries both
+``L + k P / B``, and an all-reduce among ``q`` workers ``2 (q - 1) (L + P / (q B))`` on a ring, or the time
+on a tree where that is less, as libraries choose: for small messages among many. A link carries both
 directions at once, unless the cluster is half duplex. The derivation is ours; see
 :mod:`hf_decentral.cluster.clock`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean
 
 import numpy as np
@@ -24,6 +26,8 @@ from hf_decentral.topology.shards import Shards
 from hf_decentral.topology.traffic import sent
 
 Indices = NDArray[np.int64]
+Ways = tuple[tuple[float, float], tuple[float, float]]
+"""Latency and seconds per byte, on a ring and on a tree."""
 _BITS = 8
 
 
@@ -56,8 +60,8 @@ class Groups:
         members: the workers of all groups, ``[M]``.
         starts: where the workers of each group begin, ``[G]``.
         sizes: workers of each group, ``[G]``.
-        latency: seconds that a collective takes whatever its size, ``[G]``.
-        per_byte: seconds for each byte of the parameters on top, ``[G]``.
+        latency: seconds that a collective takes whatever its size, on a ring and on a tree, ``[G, 2]``.
+        per_byte: seconds for each byte of the parameters on top, ``[G, 2]``.
     """
 
     members: Indices
@@ -65,6 +69,11 @@ class Groups:
     sizes: Indices
     latency: Vector
     per_byte: Vector
+
+    def seconds(self, size: float) -> Vector:
+        """What the faster way takes for so many bytes, ``[G]``."""
+        found: Vector = (self.latency + size * self.per_byte).min(axis=1)
+        return found
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class Costs:
     messages: Messages
     groups: Groups
 
-    @property
+    @cached_property
     def heard(self) -> int:
         """The most messages that a worker hears, each of which it adds to its own; a sum of a collective is
         one."""
@@ -103,7 +112,7 @@ class Costs:
             ends = begun + m.latency + payload_bytes * m.per_byte
             found[m.hearers] = np.maximum.reduceat(ends, m.starts)
         if len(g.starts):
-            ends = np.maximum.reduceat(ready[g.members], g.starts) + g.latency + payload_bytes * g.per_byte
+            ends = np.maximum.reduceat(ready[g.members], g.starts) + g.seconds(payload_bytes)
             found[g.members] = np.repeat(ends, g.sizes)
         return found
 
@@ -144,14 +153,14 @@ class Links:
         together = {worker for group in whole for worker in group} | shards.keys()
         rows = [() if i in together else round.senders(i) for i in range(round.workers)]
         crossing = self._share(whole)
-        priced = [(group, *self.all_reduce(group, crossing)) for group in whole]
-        priced += [(each.inside + each.across, *self._by_shards(each)) for each in _once(shards)]
+        priced = [(group, self._ways(group, crossing)) for group in whole]
+        priced += [(each.inside + each.across, (self._by_shards(each),) * 2) for each in _once(shards)]
         return Costs(mean(sent(round, coded, shards)), self._messages(rows), _groups(priced))
 
     def together(self) -> Costs:
         """What one all-reduce of all workers costs."""
         everybody = range(len(self._host))
-        priced = [(everybody, *self.all_reduce(everybody))]
+        priced = [(everybody, self._ways(everybody))]
         copies = 2 * (len(everybody) - 1) / len(everybody)
         return Costs(copies, self._messages([() for _ in everybody]), _groups(priced))
 
@@ -163,11 +172,14 @@ class Links:
         starts = (np.cumsum(counts) - counts)[hearers]
         out_of, into = self._host[senders], self._host[receivers]
         crosses = out_of != into
-        between = _sharing(out_of, into, crosses)
-        inside = _sharing(senders, receivers, ~crosses)
+        between = self._crowded(_sharing(out_of, into, crosses))
+        inside = self._crowded(_sharing(senders, receivers, ~crosses))
         latency = np.where(crosses, self._cluster.latency, self._cluster.inside_latency)
         per_byte = np.where(crosses, between * self._between, inside * self._inside)
         return Messages(senders, receivers, starts, hearers, latency, per_byte)
+
+    def _crowded(self, sharing: Indices) -> Vector:
+        return np.where(sharing > 1, self._cluster.crowding, 1.0) * sharing
 
     def _share(self, groups: Sequence[Sequence[int]]) -> Indices:
         """How many of the groups pass through the link of each host; a ring passes it once."""
@@ -196,6 +208,23 @@ class Links:
         phases = 2 * (len(group) - 1)
         return phases * latency, self._cluster.collective * phases * per_byte / len(group)
 
+    def tree_all_reduce(self, group: Sequence[int], crossing: Indices | None = None) -> tuple[float, float]:
+        """The same of two binary trees over the hosts, each for half of the bytes in many small pieces, up
+        and down, and a chain inside each host: every link carries all bytes twice (Sanders, Speck & Traeff
+        2009, which NCCL calls a double binary tree)."""
+        hosts, members = np.unique(self._host[list(group)], return_counts=True)
+        inside = int(members.max()) - 1
+        latency = 2 * inside * self._cluster.inside_latency
+        per_byte = 2 * self._inside if inside else 0.0
+        if len(hosts) > 1:
+            passing = 1.0 if crossing is None else float(crossing[hosts].max())
+            latency += 2 * math.ceil(math.log2(len(hosts))) * self._cluster.latency
+            per_byte = max(per_byte, 2 * passing * self._between)
+        return latency, self._cluster.collective * per_byte
+
+    def _ways(self, group: Sequence[int], crossing: Indices | None = None) -> Ways:
+        return self.all_reduce(group, crossing), self.tree_all_reduce(group, crossing)
+
     def _by_shards(self, shards: Shards) -> tuple[float, float]:
         """Reduce-scatter and all-gather inside; between the hosts one copy, of which each sends a part."""
         each, c = len(shards.inside), self._cluster
@@ -222,12 +251,13 @@ def _once(shards: Mapping[int, Shards]) -> list[Shards]:
     return list({frozenset(each.inside + each.across): each for each in shards.values()}.values())
 
 
-def _groups(priced: Sequence[tuple[Sequence[int], float, float]]) -> Groups:
-    sizes = np.array([len(group) for group, _, _ in priced], dtype=np.int64)
+def _groups(priced: Sequence[tuple[Sequence[int], Ways]]) -> Groups:
+    sizes = np.array([len(group) for group, _ in priced], dtype=np.int64)
+    ways = np.array([way for _, way in priced], dtype=np.float64).reshape(len(priced), 2, 2)
     return Groups(
-        np.array([worker for group, _, _ in priced for worker in group], dtype=np.int64),
+        np.array([worker for group, _ in priced for worker in group], dtype=np.int64),
         np.cumsum(sizes) - sizes,
         sizes,
-        np.array([latency for _, latency, _ in priced], dtype=np.float64),
-        np.array([per_byte for _, _, per_byte in priced], dtype=np.float64),
+        ways[:, :, 0],
+        ways[:, :, 1],
     )

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,19 @@ class Coding:
         payload: bytes of a message, as a share of the parameters' bytes.
         before_seconds: to encode all parameters.
         after_seconds: to decode one message of each, and to bring it into the parameters.
+
+    Raises:
+        SettingsError: one of them is below 0, or not finite.
     """
 
     payload: float
     before_seconds: float = 0.0
     after_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value < math.inf:
+                raise out_of_range(name, value, "a finite number, 0 or more", "measure the coding again")
 
 
 @dataclass(frozen=True)
@@ -72,8 +82,9 @@ class Work:
                 raise out_of_range(name, getattr(self, name), "seconds, 0 or more", "0 is no time at all")
         shares = [share for _, share in self.pieces]
         times = [time for time, _ in self.pieces]
-        if not times or abs(sum(shares) - 1) > 1e-6 or times != sorted(times) or not 0 <= times[-1] <= 1:
-            expected = "ascending shares of backward up to 1, with shares of the bytes that sum to 1"
+        ascend = all(before <= after for before, after in pairwise([0.0, *times, 1.0]))
+        if not (ascend and abs(sum(shares) - 1) <= 1e-6 and min(shares) >= 0):
+            expected = "ascending shares of backward from 0 to 1, with shares of the bytes that sum to 1"
             raise out_of_range("pieces", self.pieces, expected, "leave it out for sixteen equal layers")
 
 
@@ -182,6 +193,7 @@ def _measured(content: dict[str, Any]) -> Measured:
         cluster["hosts"] = tuple(cluster["hosts"])
     work["pieces"] = tuple((time, share) for time, share in work["pieces"])
     work["codings"] = {name: Coding(**coding) for name, coding in work["codings"].items()}
+    content["workers"] = index(content["workers"])
     known = {each.name for each in fields(Measured)}
     if not content.keys() <= known:
         raise KeyError(sorted(content.keys() - known)[0])

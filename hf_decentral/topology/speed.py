@@ -60,11 +60,11 @@ def _run(topology: Topology, factor: float, most: int, first: int = 0) -> Speed:
     if begin == 0.0:  # a single worker is its own mean
         return Speed(0, 0)
     period = topology.period
-    applied = lru_cache(maxsize=period or 1)(lambda step: _applied(topology(step)))
+    made = lru_cache(maxsize=period or 1)(lambda step: applied(topology(step)))
     before, needed = begin, None
     for count in range(1, most + 1):
         step = first + count - 1
-        x = applied(step % period if period else step)(x)
+        x = made(step % period if period else step)(x)
         left = _norm(x)
         if left < _ZERO * begin and before > _LEFT * begin:
             return Speed(needed or count, count)
@@ -111,7 +111,7 @@ def _is_circulant(round: Round) -> bool:
     return len(shifts) == 1
 
 
-def _applied(round: Round) -> Callable[[Array], Array]:
+def applied(round: Round) -> Callable[[Array], Array]:
     """The round as a function of ``[W, S]`` numbers; rows that workers share are summed once."""
     place: dict[int, int] = {}
     unique: list[Row] = []
