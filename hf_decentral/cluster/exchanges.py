@@ -27,12 +27,12 @@ class Part:
     """What one worker does in an exchange.
 
     Attributes:
-        to: whom it sends to; None: nobody.
-        hears: from whom it receives; None: from nobody.
+        to: whom it sends to.
+        hears: from whom it receives.
     """
 
-    to: int | None
-    hears: int | None
+    to: tuple[int, ...]
+    hears: tuple[int, ...]
 
 
 Pattern = dict[int, Part]
@@ -58,7 +58,7 @@ def one_way(members: Sequence[int]) -> Pattern:
     """The pairs of :func:`exchanges`, of which only the first sends; an odd one out waits."""
     found: Pattern = {}
     for a, b in zip(members[::2], members[1::2], strict=False):
-        found[a], found[b] = Part(b, None), Part(None, a)
+        found[a], found[b] = Part((b,), ()), Part((), (a,))
     return found
 
 
@@ -76,16 +76,36 @@ def inside(hosts: Sequence[int]) -> list[Pattern]:
     ]
 
 
+def crowded(hosts: Sequence[int]) -> Pattern:
+    """Two messages each way on every link at once; empty where there are too few workers for that.
+
+    Of three hosts and more every first worker exchanges with two others, of two hosts two workers exchange
+    with two of the other host, and inside one host every worker with two others.
+    """
+    groups = hosts_members(len(hosts), hosts)
+    if len(groups) == 2 and min(map(len, groups)) > 1:
+        first, second = groups
+        return _pairs([first[0], second[0], first[1], second[1]])
+    members = groups[0] if len(groups) == 1 else [group[0] for group in groups]
+    if len(members) < 3:
+        return {}
+    around = {me: (members[k - 1], members[(k + 1) % len(members)]) for k, me in enumerate(members)}
+    return {me: Part(peers, peers) for me, peers in around.items()}
+
+
 def _pairs(members: Sequence[int]) -> Pattern:
     found: Pattern = {}
     for a, b in zip(members[::2], members[1::2], strict=True):
-        found[a], found[b] = Part(b, b), Part(a, a)
+        found[a], found[b] = Part((b,), (b,)), Part((a,), (a,))
     return found
 
 
 def _ring(members: Sequence[int], shift: int) -> Pattern:
     count = len(members)
-    return {me: Part(members[(k + shift) % count], members[k - shift]) for k, me in enumerate(members)}
+    return {
+        me: Part((members[(k + shift) % count],), (members[(k - shift) % count],))
+        for k, me in enumerate(members)
+    }
 
 
 class Wire:
@@ -101,7 +121,7 @@ class Wire:
         self.nccl = torch.cuda.is_available() and "nccl" in dist.get_backend_config()
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.nccl else torch.device("cpu")
         self._outbox = torch.zeros(largest_bytes, dtype=torch.uint8, device=self.device)
-        self._inbox = torch.empty_like(self._outbox)
+        self._inbox = [torch.empty_like(self._outbox)]
         self._began = time.perf_counter()
         self.elapsed = 0.0
 
@@ -138,11 +158,12 @@ class Wire:
         part = pattern.get(self.me)
         if part is None:
             return False
-        calls: list[tuple[Callable[..., dist.Work | None], Tensor, int]] = []
-        if part.hears is not None:
-            calls.append((dist.irecv, self._inbox[:size], part.hears))
-        if part.to is not None:
-            calls.append((dist.isend, self._outbox[:size], part.to))
+        while len(self._inbox) < len(part.hears):
+            self._inbox.append(torch.empty_like(self._outbox))
+        calls: list[tuple[Callable[..., dist.Work | None], Tensor, int]] = [
+            (dist.irecv, box[:size], peer) for box, peer in zip(self._inbox, part.hears, strict=False)
+        ]
+        calls += [(dist.isend, self._outbox[:size], peer) for peer in part.to]
         if self.nccl:
             for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
                 work.wait()
@@ -151,7 +172,7 @@ class Wire:
             for each in begun:
                 if each is not None:
                     each.wait(timedelta(seconds=DEADLINE_SECONDS))
-        return part.hears is not None
+        return bool(part.hears)
 
     def all_reduce(self, size: int) -> bool:
         """The sum of so many bytes of float32 over all workers."""

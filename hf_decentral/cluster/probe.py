@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch.distributed as dist
 
-from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, inside, one_way
+from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, crowded, inside, one_way
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.lines import Line, Row, line, row
 from hf_decentral.cluster.links import Links
@@ -41,6 +41,7 @@ class Probed:
         collective: how many times longer an all-reduce over all workers takes than its formula says.
         reduced: the all-reduces, by size.
         backend: what carried the messages.
+        crowding: how many times longer than its share of a link each of two messages takes.
     """
 
     hosts: tuple[int, ...]
@@ -50,6 +51,7 @@ class Probed:
     collective: float = 1.0
     reduced: tuple[Row, ...] = ()
     backend: str = ""
+    crowding: float = 1.0
 
     @property
     def cluster(self) -> Cluster:
@@ -62,6 +64,7 @@ class Probed:
             inside_latency=self.inside.latency if self.inside else 0.0,
             half_duplex=self.half_duplex,
             collective=self.collective,
+            crowding=self.crowding,
         )
 
 
@@ -111,16 +114,17 @@ class _Probe:
     def run(self) -> Probed:
         self._wire.together()
         patterns, near = between(self._hosts), inside(self._hosts)
-        share = self._seconds * (0.3 if patterns and near else 0.6)
+        share = self._seconds * (0.25 if patterns and near else 0.5)
         across = self._line(patterns, share, "links between hosts")
         half = across is not None and self._takes_turns(across, patterns[0], self._seconds * 0.1)
         within = self._line(near, share, "links inside hosts")
+        crowding = self._crowding(across or within, self._seconds * 0.1)
         if half:
             across, within = _one_direction(across), _one_direction(within)
-        found = Probed(self._hosts, across, within, half, backend=str(dist.get_backend()))
+        backend = str(dist.get_backend())
+        found = Probed(self._hosts, across, within, half, crowding=crowding, backend=backend)
         rows = self._all_reduces(self._seconds * 0.3)
-        factor = collective(found.cluster, len(self._hosts), rows)
-        return Probed(self._hosts, across, within, half, factor, rows, found.backend)
+        return replace(found, collective=collective(found.cluster, len(self._hosts), rows), reduced=rows)
 
     def _line(self, patterns: Sequence[Pattern], seconds: float, what: str) -> Line | None:
         """The links on which these exchanges travel; both patterns are measured at each size."""
@@ -156,13 +160,26 @@ class _Probe:
 
     def _takes_turns(self, both: Line, pattern: Pattern, seconds: float) -> bool:
         """Whether one direction alone takes about half as long as both."""
-        single = one_way(sorted(pattern))
-        at = next(each for each in reversed(both.rows) if each.seconds * 4 < seconds or each is both.rows[0])
-        act = partial(self._wire.exchange, single, at.bytes)
+        at = _heaviest(both, seconds)
+        return at.seconds >= HALF_DUPLEX * self._once(one_way(sorted(pattern)), at.bytes, "one way")
+
+    def _crowding(self, alone: Line | None, seconds: float) -> float:
+        """What two messages on one link take, over twice the time of one; at least 1."""
+        pattern = crowded(self._hosts)
+        if alone is None or not pattern:
+            return 1.0
+        at = _heaviest(alone, seconds / 2)
+        both = self._once(pattern, at.bytes, "two on a link")
+        bytes_alone = at.bytes * _BITS / alone.bits_per_second
+        return max(1.0, (both - alone.latency) / (2 * bytes_alone))
+
+    def _once(self, pattern: Pattern, size: int, what: str) -> float:
+        """The median of a few exchanges that all workers begin at once, after one that does not count."""
+        act = partial(self._exchange, pattern, size)
         self._wire.times(act, 1, together=True)
         times = self._wire.times(act, FEWEST_REPEATS + 2, together=True)
-        self._progress("one way")
-        return bool(at.seconds >= HALF_DUPLEX * float(np.median(times.max(axis=0))))
+        self._progress(what)
+        return float(np.median(times.max(axis=0)))
 
     def _all_reduces(self, seconds: float) -> tuple[Row, ...]:
         largest = self._sizes[-1]
@@ -191,17 +208,23 @@ def collective(cluster: Cluster, workers: int, rows: Sequence[Row]) -> float:
         workers: how many took part.
         rows: the all-reduces.
     """
-    latency, per_byte = Links(cluster, workers).all_reduce(range(workers))
-    ratios = [(each.seconds - latency) / (each.bytes * per_byte) for each in rows if per_byte]
-    # Where latency is most of the time, it hides the bytes.
-    heavy = [
-        ratio
-        for ratio, each in zip(ratios, rows, strict=False)
-        if each.seconds > 2 * latency and ratio > _LEAST_FACTOR
-    ]
-    if heavy:
-        return float(np.median(heavy[-2:]))
-    return max(_LEAST_FACTOR, ratios[-1]) if ratios else 1.0
+    groups = Links(cluster, workers).together().groups
+    ratios, heavy = [], []
+    for each in rows:
+        way = int(np.argmin(groups.latency[0] + each.bytes * groups.per_byte[0]))  # ring or tree
+        latency, bytes_alone = float(groups.latency[0, way]), each.bytes * float(groups.per_byte[0, way])
+        ratios.append(max(_LEAST_FACTOR, (each.seconds - latency) / bytes_alone) if bytes_alone else 1.0)
+        if each.seconds > 2 * latency:  # else latency hides the bytes
+            heavy.append(ratios[-1])
+    return float(np.median(heavy[-2:])) if heavy else ratios[-1] if ratios else 1.0
+
+
+def _heaviest(alone: Line, seconds: float) -> Row:
+    """The largest messages of which a few can be sent in some time."""
+    few = FEWEST_REPEATS + 3
+    return next(
+        each for each in reversed(alone.rows) if each.seconds * few < seconds or each is alone.rows[0]
+    )
 
 
 def _one_direction(both: Line | None) -> Line | None:

@@ -38,13 +38,14 @@ def test_all_workers_find_the_same(hosts: tuple[int, ...]):
     for each in (*found.between.rows, *found.reduced):
         assert 0 < each.low <= each.seconds <= each.high and each.repeats >= FEWEST_REPEATS
     assert found.cluster.hosts == hosts and found.cluster.link.endswith("mbit")
-    assert {"links between hosts", "one way", "all-reduce"} <= set(told)
+    assert {"links between hosts", "one way", "two on a link", "all-reduce"} <= set(told)
+    assert found.crowding >= 1 and found.cluster.crowding == found.crowding
 
 
 def test_one_host_has_links_inside_and_little_time_is_kept_to():
     found, _, _ = run(2, probed, (3, 3), 0.01)[0]
     assert found.between is None and found.inside is not None and not found.half_duplex
-    assert FEWEST_SIZES <= len(found.inside.rows)
+    assert len(found.inside.rows) >= FEWEST_SIZES
     assert found.cluster.link == "none" and found.cluster.inside != "none"
 
 
