@@ -42,16 +42,23 @@ Pattern = dict[int, Part]
 def exchanges(members: Sequence[int]) -> list[Pattern]:
     """Patterns in which every member sends and hears at once: in pairs, or around a ring for odd numbers.
 
-    There are two wherever there are more than two members, so that a slow one can be told from those who had
-    to do with it.
+    There are two wherever there are more than two members.
     """
     count = len(members)
     if count < 2:
         return []
     if count % 2:
         return [_ring(members, 1), _ring(members, count - 1)]
-    pairs = [_pairs(members)]
-    return pairs if count == 2 else [*pairs, _pairs([*members[1:], members[0]])]
+    return matchings(members)
+
+
+def matchings(members: Sequence[int]) -> list[Pattern]:
+    """Exchanges in pairs alone, in which each member meets two others, so that a slow one can be told from
+    those who had to do with it. Of an odd number one waits."""
+    count = len(members)
+    turns = 0 if count < 2 else 1 if count == 2 else 2 + count % 2
+    rotated = [[*members[k:], *members[:k]] for k in range(turns)]
+    return [_pairs(each[: count - count % 2]) for each in rotated]
 
 
 def one_way(members: Sequence[int]) -> Pattern:
@@ -62,14 +69,17 @@ def one_way(members: Sequence[int]) -> Pattern:
     return found
 
 
-def between(hosts: Sequence[int]) -> list[Pattern]:
+Make = Callable[[Sequence[int]], list[Pattern]]
+
+
+def between(hosts: Sequence[int], make: Make = exchanges) -> list[Pattern]:
     """Exchanges of the first workers of all hosts."""
-    return exchanges([group[0] for group in hosts_members(len(hosts), hosts)])
+    return make([group[0] for group in hosts_members(len(hosts), hosts)])
 
 
-def inside(hosts: Sequence[int]) -> list[Pattern]:
+def inside(hosts: Sequence[int], make: Make = exchanges) -> list[Pattern]:
     """Exchanges between neighbours inside all hosts at once."""
-    each = [exchanges(group) for group in hosts_members(len(hosts), hosts)]
+    each = [make(group) for group in hosts_members(len(hosts), hosts)]
     return [
         {worker: part for patterns in each if k < len(patterns) for worker, part in patterns[k].items()}
         for k in range(max((len(patterns) for patterns in each), default=0))

@@ -10,7 +10,17 @@ from functools import partial
 import numpy as np
 import torch.distributed as dist
 
-from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, crowded, inside, one_way
+from hf_decentral.cluster.exchanges import (
+    Make,
+    Pattern,
+    Wire,
+    between,
+    crowded,
+    exchanges,
+    inside,
+    matchings,
+    one_way,
+)
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.lines import Line, Row, line, row
 from hf_decentral.cluster.links import Links
@@ -113,11 +123,11 @@ class _Probe:
 
     def run(self) -> Probed:
         self._wire.together()
-        patterns, near = between(self._hosts), inside(self._hosts)
-        share = self._seconds * (0.25 if patterns and near else 0.5)
-        across = self._line(patterns, share, "links between hosts")
-        half = across is not None and self._takes_turns(across, patterns[0], self._seconds * 0.1)
-        within = self._line(near, share, "links inside hosts")
+        several = between(self._hosts) and inside(self._hosts)
+        share = self._seconds * (0.25 if several else 0.5)
+        across = self._line(between, share, "links between hosts")
+        half = across is not None and self._takes_turns(across, self._seconds * 0.1)
+        within = self._line(inside, share, "links inside hosts")
         crowding = self._crowding(across or within, self._seconds * 0.1)
         if half:
             across, within = _one_direction(across), _one_direction(within)
@@ -126,17 +136,20 @@ class _Probe:
         rows = self._all_reduces(self._seconds * 0.3)
         return replace(found, collective=collective(found.cluster, len(self._hosts), rows), reduced=rows)
 
-    def _line(self, patterns: Sequence[Pattern], seconds: float, what: str) -> Line | None:
-        """The links on which these exchanges travel; both patterns are measured at each size."""
+    def _line(
+        self, where: Callable[[Sequence[int], Make], list[Pattern]], seconds: float, what: str
+    ) -> Line | None:
+        """The links of one kind; all patterns are measured at each size."""
+        patterns = where(self._hosts, exchanges)
         if not patterns:
             return None
-        rows, last = [], []
+        rows = []
         for size, repeats in self._growing(partial(self._exchange, patterns[0]), self._sizes, seconds):
             each = max(FEWEST_REPEATS, repeats // len(patterns))
-            last = [self._wire.times(partial(self._exchange, p, size), each) for p in patterns]
-            rows.append(row(size, np.concatenate([times.max(axis=0) for times in last]).tolist()))
+            times = [self._wire.times(partial(self._exchange, p, size), each) for p in patterns]
+            rows.append(row(size, np.concatenate([each.max(axis=0) for each in times]).tolist()))
             self._progress(what)
-        return line(rows, self._rates(last, rows[-1].bytes))
+        return line(rows, self._rates(where(self._hosts, matchings), rows[-1].bytes))
 
     def _exchange(self, pattern: Pattern, size: int) -> bool:
         return self._wire.exchange(pattern, size)
@@ -158,10 +171,11 @@ class _Probe:
                 if k + 1 >= FEWEST_SIZES and following > until - self._wire.elapsed:
                     return
 
-    def _takes_turns(self, both: Line, pattern: Pattern, seconds: float) -> bool:
-        """Whether one direction alone takes about half as long as both."""
+    def _takes_turns(self, both: Line, seconds: float) -> bool:
+        """Whether one direction between hosts alone takes about half as long as both."""
         at = _heaviest(both, seconds)
-        return at.seconds >= HALF_DUPLEX * self._once(one_way(sorted(pattern)), at.bytes, "one way")
+        (pattern,) = between(self._hosts, lambda members: [one_way(members)])
+        return at.seconds >= HALF_DUPLEX * self._once(pattern, at.bytes, "one way")
 
     def _crowding(self, alone: Line | None, seconds: float) -> float:
         """What two messages on one link take, over twice the time of one; at least 1."""
@@ -191,13 +205,16 @@ class _Probe:
             self._progress("all-reduce")
         return tuple(rows)
 
-    def _rates(self, last: Sequence[Times], size: int) -> tuple[float, ...]:
-        """Of each host what its slowest worker reached in the better pattern, in bits per second."""
-        per_worker = np.stack([np.median(times, axis=1) for times in last])
-        per_worker = np.where(per_worker > 0, per_worker, np.inf).min(axis=0)
-        rates = np.where(np.isfinite(per_worker), _BITS * size / per_worker, np.inf)
-        found = [float(min(rates[i] for i in group)) for group in hosts_members(len(rates), self._hosts)]
-        return tuple(each if np.isfinite(each) else 0.0 for each in found)
+    def _rates(self, patterns: Sequence[Pattern], size: int) -> tuple[float, ...]:
+        """Of each host what its slowest worker reached with its better partner, in bits per second."""
+        times = [self._wire.times(partial(self._exchange, p, size), FEWEST_REPEATS) for p in patterns]
+        middles = np.stack([np.median(each, axis=1) for each in times])
+        fastest = np.where(middles > 0, middles, np.inf).min(axis=0)  # 0: it took no part
+        rates = [_BITS * size / each for each in fastest]
+        return tuple(
+            float(min((rates[i] for i in group if rates[i] > 0), default=0.0))
+            for group in hosts_members(len(rates), self._hosts)
+        )
 
 
 def collective(cluster: Cluster, workers: int, rows: Sequence[Row]) -> float:

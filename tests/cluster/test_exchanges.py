@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hf_decentral.cluster.exchanges import Part, between, crowded, exchanges, inside, one_way
+from hf_decentral.cluster.exchanges import Part, between, crowded, exchanges, inside, matchings, one_way
 
 
 @pytest.mark.parametrize("count", range(2, 9))
@@ -19,6 +19,18 @@ def test_all_send_and_hear_and_the_two_patterns_have_other_partners(count: int):
     if count > 2:
         first, second = patterns
         assert all(first[me].hears != second[me].hears for me in members)
+
+
+@pytest.mark.parametrize("count", range(3, 8))
+def test_in_pairs_every_member_meets_two_others(count: int):
+    members = list(range(count))
+    met: dict[int, set[int]] = {me: set() for me in members}
+    for pattern in matchings(members):
+        assert len(pattern) == count - count % 2
+        for me, part in pattern.items():
+            assert part.to == part.hears and pattern[part.to[0]].to == (me,)
+            met[me].update(part.to)
+    assert all(len(others) >= 2 for others in met.values())
 
 
 def test_hosts_talk_through_their_first_workers_and_all_workers_inside():
