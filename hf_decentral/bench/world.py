@@ -84,6 +84,8 @@ def here(hosts: Sequence[int], device: torch.device) -> World:
         hosts: the host of each worker.
         device: where this one computes.
     """
+    if not dist.is_initialized():
+        return World(0, 1, 1, device, False, 1)
     worker = dist.get_rank()
     each = list(hosts).count(hosts[worker])
     return World(worker, len(hosts), each, device, False, each)

@@ -1,4 +1,4 @@
-"""The front of a calibration: start the workers or be one, then write and tell what was found."""
+"""The front of the calibration: start the workers or be one, then tell what was found."""
 
 from __future__ import annotations
 
@@ -6,46 +6,34 @@ import os
 import sys
 from collections.abc import Sequence
 
-import torch.distributed as dist
-from rich.console import Console
-from rich.table import Table
-
-from hf_decentral.bench import launch, models, report, starting
+from hf_decentral.bench import launch, models, starting
 from hf_decentral.bench.world import STARTED
+from hf_decentral.calibration import table
 from hf_decentral.calibration.settings import Settings, check_out, parse
-from hf_decentral.cluster import measured
-from hf_decentral.cluster.describe import UNCERTAIN
+from hf_decentral.cluster import measured as files
 from hf_decentral.cluster.measured import Measured
-from hf_decentral.cluster.rates import bits_per_second
 from hf_decentral.errors import DecentralizedError
+from hf_decentral.errors.calibration import too_noisy
+from hf_decentral.errors.cli import not_writable
 
-_PAGE = 100  # characters of a line where it goes to a file
+MODULE = "hf_decentral.calibration"
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the calibration that a command line asks for.
+    """Calibrate as a command line asks.
 
     Raises:
-        DecentralizedError: it cannot run like that, it was disturbed, or a worker failed.
+        DecentralizedError: it cannot be measured like that, repeats differ too much, or a worker failed.
     """
     settings, script = parse(words)
-    started = STARTED in os.environ
-    if not started:
-        check_out(settings.path)
+    check_out(settings.path)
     if script or ("RANK" in os.environ and "WORLD_SIZE" in os.environ):
-        found = _measured(settings, script)
-        if found is None:
-            return
-        if started:
-            starting.hand_back(measured.plain(found), os.environ[STARTED])
-            return
+        _worker(settings, script)
     else:
         starting.refuse(settings, models.parameter_bytes(settings))
         with launch.ended_in_order():
-            told = starting.start(settings, "hf_decentral.calibration", words)
-        found = measured.known(told, "what worker 0 found")
-    report.write_json(settings.path, measured.plain(found))
-    show(found, settings)
+            raw = starting.start(settings, MODULE, words)
+        _finish(settings, files.from_content(raw["measured"], settings.out), raw["disturbed"], told=True)
 
 
 def program() -> None:
@@ -53,61 +41,34 @@ def program() -> None:
     try:
         main(sys.argv[1:])
     except DecentralizedError as error:
-        told = f"{type(error).__name__}: {error}"
-        Console(stderr=True, highlight=False).print(told, markup=False, soft_wrap=True)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _measured(settings: Settings, script: Sequence[str]) -> Measured | None:
-    """Be one of the workers; what was found, on worker 0 alone."""
-    from hf_decentral.calibration.measure import measure  # here: it brings transformers
+def _worker(settings: Settings, script: Sequence[str]) -> None:
+    """Be one of the workers. Worker 0 hands its result to who started it, or tells it."""
+    from hf_decentral.calibration.measure import measure
 
-    found, first = measure(settings, script)
-    if dist.is_available() and dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
-    return found if first else None
-
-
-def show(found: Measured, settings: Settings) -> None:
-    """Print what was found."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PAGE)
-    table = Table(header_style="bold", title=f"{found.workers} workers, {found.model}")
-    for heading in ("what", "found", "sure to"):
-        table.add_column(heading, justify="left" if heading == "what" else "right")
-    for what, value, name in _rows(found):
-        sure = found.uncertainty.get(name)
-        table.add_row(what, value, "" if sure is None else f"{sure:.1%}")
-    console.print(table)
-    if found.workers == 1:
-        console.print("one worker has no links: only its steps were measured", markup=False)
-    path = settings.path
-    console.print(
-        f"written to {path}; next: hf-decentral plan --cluster {path}", markup=False, soft_wrap=True
-    )
+    first = os.environ.get("RANK", "0") == "0"
+    outcome = measure(settings, script)
+    file = os.environ.get(STARTED)
+    if file is None:
+        _finish(settings, outcome.measured, outcome.disturbed, told=first)
+    elif first:
+        found = files.content(outcome.measured)
+        starting.hand_back({"measured": found, "disturbed": outcome.disturbed}, file)
 
 
-def _rows(found: Measured) -> list[tuple[str, str, str]]:
-    """What, its value, and the name of its uncertainty."""
-    c, work = found.cluster, found.work
-    rows = [
-        ("forward and backward, ms", f"{1e3 * c.law.mean:.1f} ({c.law.kind})", UNCERTAIN[0]),
-        ("optimizer's step, ms", f"{1e3 * work.local_seconds:.1f}", ""),
-        ("averaging one copy, ms", f"{1e3 * work.combine_seconds:.2f}", ""),
-        ("parameters, MB", f"{work.parameter_bytes / 1e6:.1f}", ""),
-    ]
-    rows += [(f"worker {worker}, times as slow", f"{factor:.2f}", "") for worker, factor in c.slow.items()]
-    links = (("between hosts", c.link, c.latency), ("inside a host", c.inside, c.inside_latency))
-    for (what, rate, latency), name in zip(links, UNCERTAIN[1:], strict=True):
-        bits = bits_per_second(rate)
-        if bits is not None:
-            rows.append((f"{what}, Mbit/s each way", f"{bits / 1e6:,.0f}", name))
-            rows.append((f"{what}, latency, ms", f"{1e3 * latency:.2f}", ""))
-    if found.workers > 1:
-        rows.append(("All-Reduce, times its formula", f"{c.collective:.2f}", ""))
-        rows.append(("two exchanges at once, times their share", f"{c.crowding:.2f}", ""))
-    return rows
+def _finish(settings: Settings, measured: Measured, disturbed: list[str], told: bool) -> None:
+    """Refuse, or write and show; on the other workers of a launcher only refuse."""
+    if disturbed and not settings.force:
+        raise too_noisy(disturbed)
+    if not told:
+        return
+    try:
+        files.write(settings.path, measured)
+    except OSError as error:
+        raise not_writable(settings.path, str(error)) from error
+    table.show(measured, disturbed, settings.path)

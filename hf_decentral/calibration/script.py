@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Enough(BaseException):
     """Ends the script in the middle of its training; no error, so that nothing that expects one takes it."""
 
 
+@dataclass(frozen=True)
 class Watched:
     """What was found of a script.
 
@@ -34,12 +36,12 @@ class Watched:
         device: where its parameters are.
     """
 
-    def __init__(self, steps: Steps, device: torch.device) -> None:
-        self.steps, self.device = steps, device
+    steps: Steps
+    device: torch.device
 
 
 class _Watcher:
-    """Looks at every step of every optimizer, times those of the largest, stops all workers at one step."""
+    """Looks at all steps of all optimizers, times those of the largest, and stops all workers at one step."""
 
     def __init__(self, silence: Silence, seconds: float, progress: Progress) -> None:
         self._silence, self._seconds, self._progress = silence, seconds, progress
@@ -65,7 +67,7 @@ class _Watcher:
             self.watch.clear()
         elif self._wanted is not None:
             self._progress("steps")
-            if taken >= self._wanted:
+            if taken > self._wanted:  # the first one has no beginning
                 raise Enough
 
     def _look(self, optimizer: Optimizer) -> None:
@@ -85,7 +87,7 @@ class _Watcher:
 
 
 def watch(words: Sequence[str], seconds: float, progress: Progress) -> Watched:
-    """Run a script until enough of its steps were timed. Collective; workers talk before those that count.
+    """Run a script until enough of its steps were timed. Collective: workers agree how many, before those.
 
     Args:
         words: the script with its arguments, or ``-m`` and a module.
@@ -99,24 +101,23 @@ def watch(words: Sequence[str], seconds: float, progress: Progress) -> Watched:
     watcher = _Watcher(silence, seconds, progress)
     with silence.kept():
         hook = register_optimizer_step_pre_hook(watcher.before)
+        ended = False
         try:
             _run(words)
-        except Enough as enough_of_it:
-            enough_of_it.__traceback__ = None  # it holds what the script held
-        else:
-            found = 0 if watcher.watch is None else len(watcher.watch.records)
-            raise too_few_steps(words[words[0] == "-m"], found, FEWEST_STEPS)
+            ended = True
+        except Enough as stop:
+            stop.__traceback__ = None  # it holds what the script held
         finally:
             hook.remove()
             if watcher.watch is not None:
                 watcher.watch.remove()
-    if watcher.watch is None:
-        raise too_few_steps(words[words[0] == "-m"], 0, FEWEST_STEPS)
-    found_steps = watcher.watch.steps()
-    device = watcher.device
+    if ended or watcher.watch is None:
+        found = 0 if watcher.watch is None else len(watcher.watch.records)
+        raise too_few_steps(words[words[0] == "-m"], found, FEWEST_STEPS)
+    result = Watched(watcher.watch.steps(), watcher.device)
     del watcher, silence
     gc.collect()  # models, and loaders whose processes would go on reading data
-    return Watched(found_steps, device)
+    return result
 
 
 def _run(words: Sequence[str]) -> None:

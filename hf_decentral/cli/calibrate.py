@@ -1,24 +1,30 @@
-"""``hf-decentral calibrate``: what the planner needs to know of a cluster and a training script."""
+"""``hf-decentral calibrate``: measure a cluster and a training script, for ``plan``."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperCommand
+
+
+class _Words(TyperCommand):
+    """Hands all words on as they are: the flags are a dataclass, and ``--`` parts them from the script."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        ctx.args = list(args)
+        return list(args)
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
 
-    # Its flags are a dataclass, as those of the benchmark; --help among them.
-    @app.command(
-        context_settings={
-            "allow_extra_args": True,
-            "ignore_unknown_options": True,
-            "allow_interspersed_args": False,
-        },
-        add_help_option=False,
-    )
+    @app.command(cls=_Words, add_help_option=False)
     def calibrate(context: typer.Context) -> None:
-        """Measure compute times and links where you train, for plan; under accelerate launch or by itself."""
-        from hf_decentral.calibration.app import main  # here: it brings transformers, which others need not
+        """Measure compute times and links of a cluster, with a model or a script, and write them for plan."""
+        from hf_decentral.calibration.app import (
+            main,
+        )  # here: it brings transformers, which other verbs need not
 
         main(context.args)

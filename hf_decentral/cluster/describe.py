@@ -19,9 +19,6 @@ from hf_decentral.cluster.measured import EVEN, Coding, Measured, Piece, Work
 from hf_decentral.cluster.probe import Probed
 from hf_decentral.cluster.stopwatch import Steps
 
-UNCERTAIN = ("compute", "link", "inside")
-"""The names in :attr:`Measured.uncertainty`."""
-
 MOST_PIECES = 32
 SLOWER = 1.05
 """From here on, and beyond the noise of its median, a worker is slow for good."""
@@ -60,7 +57,7 @@ def describe(
         slow=slow,
         correlation=correlation([each.compute_seconds for each in usual]),
     )
-    uncertainty = {UNCERTAIN[0]: settled([each.compute_seconds for each in usual])}
+    uncertainty = {"compute": settled([each.compute_seconds for each in usual])}
     uncertainty |= {name: line.spread / 2 for name, line in lines(probed).items()}
     combine, codings = _together(handlings)
     work = Work(
@@ -77,7 +74,7 @@ def describe(
 
 def lines(probed: Probed) -> dict[str, Line]:
     """The kinds of links that there are, by the name that their uncertainty has."""
-    both = dict(zip(UNCERTAIN[1:], (probed.between, probed.inside), strict=True))
+    both = {"link": probed.between, "inside": probed.inside}
     return {name: line for name, line in both.items() if line is not None}
 
 
@@ -106,11 +103,10 @@ def correlation(times: Sequence[Sequence[float]]) -> float:
     count = min(len(each) for each in times)
     if len(times) < 2 or count < 4:
         return 0.0
-    scores = np.stack([_scores(np.asarray(each[:count])) for each in times])
-    found = np.atleast_2d(np.corrcoef(scores))
-    pairs = found[np.triu_indices(len(times), 1)]
-    if not np.isfinite(pairs).all():
+    if any(np.ptp(each) == 0 for each in times):
         return 0.0
+    scores = np.stack([_scores(np.asarray(each[:count])) for each in times])
+    pairs = np.atleast_2d(np.corrcoef(scores))[np.triu_indices(len(times), 1)]
     middle = float(pairs.mean())
     sure = _SURE / math.sqrt(count * len(pairs))
     return min(1.0, middle) if middle > max(sure, _LEAST_CORRELATION) else 0.0
@@ -166,7 +162,7 @@ def _scores(values: Vector) -> Vector:
     """The normal deviates of the ranks."""
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
     scores: Vector = torch.special.ndtri(torch.from_numpy((ranks + 0.5) / len(values))).numpy()
-    return scores if np.ptp(values) > 0 else np.zeros_like(scores)
+    return scores
 
 
 def _together(handlings: Sequence[Handling]) -> tuple[float, dict[str, Coding]]:

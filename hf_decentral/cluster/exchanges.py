@@ -27,12 +27,12 @@ class Part:
     """What one worker does in an exchange.
 
     Attributes:
-        to: whom it sends to; None: nobody.
-        hears: from whom it receives; None: from nobody.
+        to: whom it sends to.
+        hears: from whom it receives.
     """
 
-    to: int | None
-    hears: int | None
+    to: tuple[int, ...]
+    hears: tuple[int, ...]
 
 
 Pattern = dict[int, Part]
@@ -42,57 +42,80 @@ Pattern = dict[int, Part]
 def exchanges(members: Sequence[int]) -> list[Pattern]:
     """Patterns in which every member sends and hears at once: in pairs, or around a ring for odd numbers.
 
-    There are two wherever there are more than two members, so that a slow one can be told from those who had
-    to do with it.
+    There are two wherever there are more than two members.
     """
     count = len(members)
     if count < 2:
         return []
     if count % 2:
         return [_ring(members, 1), _ring(members, count - 1)]
-    pairs = [_pairs(members)]
-    return pairs if count == 2 else [*pairs, _pairs([*members[1:], members[0]])]
+    return matchings(members)
+
+
+def matchings(members: Sequence[int]) -> list[Pattern]:
+    """Exchanges in pairs alone, in which each member meets two others, so that a slow one can be told from
+    those who had to do with it. Of an odd number one waits."""
+    count = len(members)
+    turns = 0 if count < 2 else 1 if count == 2 else 2 + count % 2
+    rotated = [[*members[k:], *members[:k]] for k in range(turns)]
+    return [_pairs(each[: count - count % 2]) for each in rotated]
 
 
 def one_way(members: Sequence[int]) -> Pattern:
     """The pairs of :func:`exchanges`, of which only the first sends; an odd one out waits."""
     found: Pattern = {}
     for a, b in zip(members[::2], members[1::2], strict=False):
-        found[a], found[b] = Part(b, None), Part(None, a)
+        found[a], found[b] = Part((b,), ()), Part((), (a,))
     return found
 
 
-def crowd(hosts: Sequence[int]) -> list[Pattern]:
-    """Two exchanges that the first workers of all hosts make at once, with the next and the one before around
-    a ring; none where there are fewer than three hosts."""
-    members = [group[0] for group in hosts_members(len(hosts), hosts)]
-    return [] if len(members) < 3 else [_ring(members, 1), _ring(members, len(members) - 1)]
+Make = Callable[[Sequence[int]], list[Pattern]]
 
 
-def between(hosts: Sequence[int]) -> list[Pattern]:
+def between(hosts: Sequence[int], make: Make = exchanges) -> list[Pattern]:
     """Exchanges of the first workers of all hosts."""
-    return exchanges([group[0] for group in hosts_members(len(hosts), hosts)])
+    return make([group[0] for group in hosts_members(len(hosts), hosts)])
 
 
-def inside(hosts: Sequence[int]) -> list[Pattern]:
+def inside(hosts: Sequence[int], make: Make = exchanges) -> list[Pattern]:
     """Exchanges between neighbours inside all hosts at once."""
-    each = [exchanges(group) for group in hosts_members(len(hosts), hosts)]
+    each = [make(group) for group in hosts_members(len(hosts), hosts)]
     return [
         {worker: part for patterns in each if k < len(patterns) for worker, part in patterns[k].items()}
         for k in range(max((len(patterns) for patterns in each), default=0))
     ]
 
 
+def crowded(hosts: Sequence[int]) -> Pattern:
+    """Two messages each way on every link at once; empty where there are too few workers for that.
+
+    Of three hosts and more every first worker exchanges with two others, of two hosts two workers exchange
+    with two of the other host, and inside one host every worker with two others.
+    """
+    groups = hosts_members(len(hosts), hosts)
+    if len(groups) == 2 and min(map(len, groups)) > 1:
+        first, second = groups
+        return _pairs([first[0], second[0], first[1], second[1]])
+    members = groups[0] if len(groups) == 1 else [group[0] for group in groups]
+    if len(members) < 3:
+        return {}
+    around = {me: (members[k - 1], members[(k + 1) % len(members)]) for k, me in enumerate(members)}
+    return {me: Part(peers, peers) for me, peers in around.items()}
+
+
 def _pairs(members: Sequence[int]) -> Pattern:
     found: Pattern = {}
     for a, b in zip(members[::2], members[1::2], strict=True):
-        found[a], found[b] = Part(b, b), Part(a, a)
+        found[a], found[b] = Part((b,), (b,)), Part((a,), (a,))
     return found
 
 
 def _ring(members: Sequence[int], shift: int) -> Pattern:
     count = len(members)
-    return {me: Part(members[(k + shift) % count], members[k - shift]) for k, me in enumerate(members)}
+    return {
+        me: Part((members[(k + shift) % count],), (members[(k - shift) % count],))
+        for k, me in enumerate(members)
+    }
 
 
 class Wire:
@@ -108,7 +131,7 @@ class Wire:
         self.nccl = torch.cuda.is_available() and "nccl" in dist.get_backend_config()
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.nccl else torch.device("cpu")
         self._outbox = torch.zeros(largest_bytes, dtype=torch.uint8, device=self.device)
-        self._inboxes = [torch.empty_like(self._outbox)]
+        self._inbox = [torch.empty_like(self._outbox)]
         self._began = time.perf_counter()
         self.elapsed = 0.0
 
@@ -136,23 +159,21 @@ class Wire:
         self.elapsed = float(found[0, -1])
         return found[:, :-1]
 
-    def exchange(self, size: int, *patterns: Pattern) -> bool:
-        """Exchanges that are made at once; every receive is posted before the sends, or the directions would
-        take turns.
+    def exchange(self, pattern: Pattern, size: int) -> bool:
+        """One exchange; every receive is posted before the sends, or the directions would take turns.
 
         Returns:
             Whether this worker heard anything: who only sends does not know when it arrived.
         """
-        parts = [pattern[self.me] for pattern in patterns if self.me in pattern]
-        while len(self._inboxes) < len(parts):
-            self._inboxes.append(torch.empty_like(self._outbox))
-        calls: list[tuple[Callable[..., dist.Work | None], Tensor, int]] = []
-        for part, inbox in zip(parts, self._inboxes, strict=False):
-            if part.hears is not None:
-                calls.append((dist.irecv, inbox[:size], part.hears))
-        calls += [(dist.isend, self._outbox[:size], part.to) for part in parts if part.to is not None]
-        if not calls:
+        part = pattern.get(self.me)
+        if part is None:
             return False
+        while len(self._inbox) < len(part.hears):
+            self._inbox.append(torch.empty_like(self._outbox))
+        calls: list[tuple[Callable[..., dist.Work | None], Tensor, int]] = [
+            (dist.irecv, box[:size], peer) for box, peer in zip(self._inbox, part.hears, strict=False)
+        ]
+        calls += [(dist.isend, self._outbox[:size], peer) for peer in part.to]
         if self.nccl:
             for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
                 work.wait()
@@ -161,7 +182,7 @@ class Wire:
             for each in begun:
                 if each is not None:
                     each.wait(timedelta(seconds=DEADLINE_SECONDS))
-        return any(part.hears is not None for part in parts)
+        return bool(part.hears)
 
     def all_reduce(self, size: int) -> bool:
         """The sum of so many bytes of float32 over all workers."""

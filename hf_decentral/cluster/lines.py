@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
 
 import numpy as np
 
-_ROUNDS = 20  # of reweighting; it settles in a few
-_TOLERATED = 0.1  # relative error from which on a size counts for less (Huber)
+_LARGEST = 4  # sizes that tell the rate
 _BITS = 8
 
 
@@ -71,21 +72,17 @@ def line(rows: Sequence[Row], rates: Sequence[float]) -> Line:
 def straight(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """``latency`` and ``per_byte`` of ``seconds = latency + size per_byte``, both 0 or more.
 
-    The line goes through the largest size, which is nearest to what a step of training sends. Its latency is
-    that of a fit in which relative errors count, so that neither the small nor the large messages have all
-    the say; a size that is far off counts for less (a shaper lets short bursts pass, a library changes its
-    way at some size).
+    The rate is the median slope between any two of the largest sizes (Theil 1950, Sen 1968), so that one of
+    them may be far off, and so that small messages, which a shaper lets pass in a burst, have no say in it.
+    The latency is the median of what is then left of all.
+
+    Args:
+        sizes: ascending.
+        seconds: of each.
     """
-    x, y = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
-    weights = np.ones_like(y)
-    latency = 0.0
-    for _ in range(_ROUNDS):
-        scale = np.sqrt(weights) / y
-        table = np.stack([scale, x * scale], axis=1)
-        latency, per_byte = (float(each) for each in np.linalg.lstsq(table, y * scale, rcond=None)[0])
-        if latency < 0 or per_byte <= 0:
-            latency, per_byte = 0.0, float(np.sum(weights * x / y) / np.sum(weights * (x / y) ** 2))
-        errors = np.abs(latency + per_byte * x - y) / y
-        weights = _TOLERATED / np.maximum(errors, _TOLERATED)
-    latency = min(latency, float(y[-1]) / 2)
-    return latency, (float(y[-1]) - latency) / float(x[-1])
+    points = list(zip(sizes, seconds, strict=True))
+    slopes = [(b - a) / (y - x) for (x, a), (y, b) in combinations(points[-_LARGEST:], 2)]
+    per_byte = median(slopes) if slopes else 0.0
+    if per_byte <= 0:
+        return 0.0, seconds[-1] / sizes[-1]
+    return max(0.0, median(time - size * per_byte for size, time in points)), per_byte

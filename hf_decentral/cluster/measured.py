@@ -149,11 +149,11 @@ class Measured:
 def write(path: Path, measured: Measured) -> None:
     """Write it as JSON, aside and renamed."""
     aside = path.with_name(path.name + ".part")
-    aside.write_text(json.dumps(plain(measured), indent=1) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(content(measured), indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
 
 
-def plain(measured: Measured) -> dict[str, Any]:
+def content(measured: Measured) -> dict[str, Any]:
     """What :func:`write` writes."""
     return {"version": VERSION, **asdict(measured)}
 
@@ -165,26 +165,30 @@ def read(path: Path) -> Measured:
         SettingsError: there is no such file, or it holds something else.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise not_a_cluster_file(str(path), str(error)) from error
-    return known(content, str(path))
+    return from_content(found, str(path))
 
 
-def known(content: Any, source: str) -> Measured:
-    """What :func:`plain` told.
+def from_content(found: Any, path: str) -> Measured:
+    """The same from what :func:`content` gave and JSON carried.
+
+    Args:
+        found: that.
+        path: where it came from, for the error.
 
     Raises:
-        SettingsError: it is something else; ``source`` says where it comes from.
+        SettingsError: it is something else.
     """
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        raise not_a_cluster_file(source, f"it has no version {VERSION}")
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise not_a_cluster_file(path, f"it has no version {VERSION}")
     try:
-        return _measured({name: value for name, value in content.items() if name != "version"})
+        return _measured({name: value for name, value in found.items() if name != "version"})
     except SettingsError as error:
-        raise not_a_cluster_file(source, str(error)) from error
+        raise not_a_cluster_file(path, str(error)) from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise not_a_cluster_file(source, f"{type(error).__name__}: {error}") from error
+        raise not_a_cluster_file(path, f"{type(error).__name__}: {error}") from error
 
 
 def _measured(content: dict[str, Any]) -> Measured:

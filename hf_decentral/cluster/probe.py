@@ -10,7 +10,17 @@ from functools import partial
 import numpy as np
 import torch.distributed as dist
 
-from hf_decentral.cluster.exchanges import Pattern, Times, Wire, between, crowd, inside, one_way
+from hf_decentral.cluster.exchanges import (
+    Make,
+    Pattern,
+    Wire,
+    between,
+    crowded,
+    exchanges,
+    inside,
+    matchings,
+    one_way,
+)
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.lines import Line, Row, line, row
 from hf_decentral.cluster.links import Links
@@ -39,9 +49,9 @@ class Probed:
         inside: from worker to worker inside a host; None where no host has two.
         half_duplex: the directions of a link between hosts take turns.
         collective: how many times longer an all-reduce over all workers takes than its formula says.
-        crowding: how many times longer than two exchanges one after the other a worker's two at once take.
         reduced: the all-reduces, by size.
         backend: what carried the messages.
+        crowding: how many times longer than its share of a link each of two messages takes.
     """
 
     hosts: tuple[int, ...]
@@ -49,9 +59,9 @@ class Probed:
     inside: Line | None = None
     half_duplex: bool = False
     collective: float = 1.0
-    crowding: float = 1.0
     reduced: tuple[Row, ...] = ()
     backend: str = ""
+    crowding: float = 1.0
 
     @property
     def cluster(self) -> Cluster:
@@ -113,48 +123,36 @@ class _Probe:
 
     def run(self) -> Probed:
         self._wire.together()
-        patterns, near = between(self._hosts), inside(self._hosts)
-        share = self._seconds * (0.3 if patterns and near else 0.5)
-        across = self._line(patterns, share, "links between hosts")
-        half = across is not None and self._takes_turns(across, patterns[0], self._seconds * 0.1)
-        crowding = 1.0 if across is None else self._crowding(across, self._seconds * 0.1)
-        within = self._line(near, share, "links inside hosts")
+        several = between(self._hosts) and inside(self._hosts)
+        share = self._seconds * (0.25 if several else 0.5)
+        across = self._line(between, share, "links between hosts")
+        half = across is not None and self._takes_turns(across, self._seconds * 0.1)
+        within = self._line(inside, share, "links inside hosts")
+        crowding = self._crowding(across or within, self._seconds * 0.1)
         if half:
             across, within = _one_direction(across), _one_direction(within)
-        found = Probed(self._hosts, across, within, half, crowding=crowding, backend=str(dist.get_backend()))
+        backend = str(dist.get_backend())
+        found = Probed(self._hosts, across, within, half, crowding=crowding, backend=backend)
         rows = self._all_reduces(self._seconds * 0.3)
         return replace(found, collective=collective(found.cluster, len(self._hosts), rows), reduced=rows)
 
-    def _crowding(self, both: Line, seconds: float) -> float:
-        """How much longer two exchanges at once take, than the largest ones for which there is time."""
-        patterns = crowd(self._hosts)
-        if not patterns:
-            return 1.0
-        at = next((each for each in reversed(both.rows) if each.seconds * 8 < seconds), both.rows[0])
-        act = partial(self._wire.exchange, at.bytes, *patterns)
-        self._wire.times(act, 1, together=True)
-        times = self._wire.times(act, FEWEST_REPEATS, together=True)
-        self._progress("two at once")
-        alone = at.seconds - both.latency
-        if alone <= both.latency:  # latency hides the bytes
-            return 1.0
-        crowded = float(np.median(times.max(axis=0))) - both.latency
-        return max(1.0, crowded / (2 * alone))
-
-    def _line(self, patterns: Sequence[Pattern], seconds: float, what: str) -> Line | None:
-        """The links on which these exchanges travel; both patterns are measured at each size."""
+    def _line(
+        self, where: Callable[[Sequence[int], Make], list[Pattern]], seconds: float, what: str
+    ) -> Line | None:
+        """The links of one kind; all patterns are measured at each size."""
+        patterns = where(self._hosts, exchanges)
         if not patterns:
             return None
-        rows, last = [], []
+        rows = []
         for size, repeats in self._growing(partial(self._exchange, patterns[0]), self._sizes, seconds):
             each = max(FEWEST_REPEATS, repeats // len(patterns))
-            last = [self._wire.times(partial(self._exchange, p, size), each) for p in patterns]
-            rows.append(row(size, np.concatenate([times.max(axis=0) for times in last]).tolist()))
+            times = [self._wire.times(partial(self._exchange, p, size), each) for p in patterns]
+            rows.append(row(size, np.concatenate([each.max(axis=0) for each in times]).tolist()))
             self._progress(what)
-        return line(rows, self._rates(last, rows[-1].bytes))
+        return line(rows, self._rates(where(self._hosts, matchings), rows[-1].bytes))
 
     def _exchange(self, pattern: Pattern, size: int) -> bool:
-        return self._wire.exchange(size, pattern)
+        return self._wire.exchange(pattern, size)
 
     def _growing(
         self, act: Callable[[int], bool], sizes: Sequence[int], seconds: float, together: bool = False
@@ -173,15 +171,29 @@ class _Probe:
                 if k + 1 >= FEWEST_SIZES and following > until - self._wire.elapsed:
                     return
 
-    def _takes_turns(self, both: Line, pattern: Pattern, seconds: float) -> bool:
-        """Whether one direction alone takes about half as long as both."""
-        single = one_way(sorted(pattern))
-        at = next(each for each in reversed(both.rows) if each.seconds * 4 < seconds or each is both.rows[0])
-        act = partial(self._wire.exchange, at.bytes, single)
+    def _takes_turns(self, both: Line, seconds: float) -> bool:
+        """Whether one direction between hosts alone takes about half as long as both."""
+        at = _heaviest(both, seconds)
+        (pattern,) = between(self._hosts, lambda members: [one_way(members)])
+        return at.seconds >= HALF_DUPLEX * self._once(pattern, at.bytes, "one way")
+
+    def _crowding(self, alone: Line | None, seconds: float) -> float:
+        """What two messages on one link take, over twice the time of one; at least 1."""
+        pattern = crowded(self._hosts)
+        if alone is None or not pattern:
+            return 1.0
+        at = _heaviest(alone, seconds / 2)
+        both = self._once(pattern, at.bytes, "two on a link")
+        bytes_alone = at.bytes * _BITS / alone.bits_per_second
+        return max(1.0, (both - alone.latency) / (2 * bytes_alone))
+
+    def _once(self, pattern: Pattern, size: int, what: str) -> float:
+        """The median of a few exchanges that all workers begin at once, after one that does not count."""
+        act = partial(self._exchange, pattern, size)
         self._wire.times(act, 1, together=True)
         times = self._wire.times(act, FEWEST_REPEATS + 2, together=True)
-        self._progress("one way")
-        return bool(at.seconds >= HALF_DUPLEX * float(np.median(times.max(axis=0))))
+        self._progress(what)
+        return float(np.median(times.max(axis=0)))
 
     def _all_reduces(self, seconds: float) -> tuple[Row, ...]:
         largest = self._sizes[-1]
@@ -193,13 +205,16 @@ class _Probe:
             self._progress("all-reduce")
         return tuple(rows)
 
-    def _rates(self, last: Sequence[Times], size: int) -> tuple[float, ...]:
-        """Of each host what its slowest worker reached in the better pattern, in bits per second."""
-        per_worker = np.stack([np.median(times, axis=1) for times in last])
-        per_worker = np.where(per_worker > 0, per_worker, np.inf).min(axis=0)
-        rates = np.where(np.isfinite(per_worker), _BITS * size / per_worker, np.inf)
-        found = [float(min(rates[i] for i in group)) for group in hosts_members(len(rates), self._hosts)]
-        return tuple(each if np.isfinite(each) else 0.0 for each in found)
+    def _rates(self, patterns: Sequence[Pattern], size: int) -> tuple[float, ...]:
+        """Of each host what its slowest worker reached with its better partner, in bits per second."""
+        times = [self._wire.times(partial(self._exchange, p, size), FEWEST_REPEATS) for p in patterns]
+        middles = np.stack([np.median(each, axis=1) for each in times])
+        fastest = np.where(middles > 0, middles, np.inf).min(axis=0)  # 0: it took no part
+        rates = [_BITS * size / each for each in fastest]
+        return tuple(
+            float(min((rates[i] for i in group if rates[i] > 0), default=0.0))
+            for group in hosts_members(len(rates), self._hosts)
+        )
 
 
 def collective(cluster: Cluster, workers: int, rows: Sequence[Row]) -> float:
@@ -210,17 +225,23 @@ def collective(cluster: Cluster, workers: int, rows: Sequence[Row]) -> float:
         workers: how many took part.
         rows: the all-reduces.
     """
-    latency, per_byte = Links(cluster, workers).all_reduce(range(workers))
-    ratios = [(each.seconds - latency) / (each.bytes * per_byte) for each in rows if per_byte]
-    # Where latency is most of the time, it hides the bytes.
-    heavy = [
-        ratio
-        for ratio, each in zip(ratios, rows, strict=False)
-        if each.seconds > 2 * latency and ratio > _LEAST_FACTOR
-    ]
-    if heavy:
-        return float(heavy[-1])
-    return max(_LEAST_FACTOR, ratios[-1]) if ratios else 1.0
+    groups = Links(cluster, workers).together().groups
+    ratios, heavy = [], []
+    for each in rows:
+        way = int(np.argmin(groups.latency[0] + each.bytes * groups.per_byte[0]))  # ring or tree
+        latency, bytes_alone = float(groups.latency[0, way]), each.bytes * float(groups.per_byte[0, way])
+        ratios.append(max(_LEAST_FACTOR, (each.seconds - latency) / bytes_alone) if bytes_alone else 1.0)
+        if each.seconds > 2 * latency:  # else latency hides the bytes
+            heavy.append(ratios[-1])
+    return float(np.median(heavy[-2:])) if heavy else ratios[-1] if ratios else 1.0
+
+
+def _heaviest(alone: Line, seconds: float) -> Row:
+    """The largest messages of which a few can be sent in some time."""
+    few = FEWEST_REPEATS + 3
+    return next(
+        each for each in reversed(alone.rows) if each.seconds * few < seconds or each is alone.rows[0]
+    )
 
 
 def _one_direction(both: Line | None) -> Line | None:
