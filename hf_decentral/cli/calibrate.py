@@ -23,8 +23,7 @@ def register(app: typer.Typer) -> None:
     @app.command(cls=_Words, add_help_option=False)
     def calibrate(context: typer.Context) -> None:
         """Measure compute times and links of a cluster, with a model or a script, and write them for plan."""
-        from hf_decentral.calibration.app import (
-            main,
-        )  # here: it brings transformers, which other verbs need not
+        # Here: it brings transformers, which other verbs need not.
+        from hf_decentral.calibration.app import main
 
         main(context.args)
