@@ -85,3 +85,13 @@ def not_a_cluster_file(path: str, problem: str) -> SettingsError:
             "calibrate again, or describe the cluster with flags",
         )
     )
+
+
+def not_times(count: int, wrong: float | None) -> SettingsError:
+    """Samples to which no distribution of times can be fitted."""
+    given = "no measured times were given" if wrong is None else f"{wrong} is among {count} measured times"
+    return SettingsError(
+        sentence(
+            given, "expected one or more, each in seconds, finite and above 0", "measure a few steps first"
+        )
+    )
