@@ -45,7 +45,7 @@ class Settings:
     validation_fraction: float = option("Share held out where the dataset has no validation split.", 0.05)
     tokenizer: str = option("Hub name or folder, or bpe:SIZE to train one on the text.", "bpe:2048")
     cache_dir: str | None = option("Where tokens are kept; default: in the Hugging Face cache.")
-    topology: str | None = option("allreduce, aer, complete, ring, ...; default: as launched, else aer.")
+    topology: str | None = option("allreduce, aer, ring, ..., auto; default: as launched, else aer.")
     optim: str = option("accumadamw, accumadam, adamw, adam, sgd, muon.", "accumadamw")
     accum: int | None = option("Steps for which AccumAdam's moments wait; default: as launched, else 4.")
     horizon: str | None = option("windows (as published) or steps: what AccumAdam's betas count.")

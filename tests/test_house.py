@@ -30,6 +30,7 @@ ROOMS = (
     "trainer",
     "run",
     "bench",
+    "calibration",
     "cli",
 )
 MODULES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])

@@ -64,7 +64,7 @@ def test_every_path_it_names_is_there():
 
 def test_every_command_it_names_is_there():
     verbs = set(re.findall(r"hf-decentral (\w+)", README))
-    assert {"bench", "demo", "doctor", "report", "simulate", "topology"} == verbs
+    assert {"bench", "calibrate", "demo", "doctor", "plan", "report", "simulate", "topology"} == verbs
     told = run([sys.executable, "-m", "hf_decentral.cli", "--help"], ROOT)
     assert all(verb in told for verb in verbs)
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 from rich.console import Console
 
-from hf_decentral.bench import launch, models, pictures, report
+from hf_decentral.bench import launch, models, pictures, report, starting
 from hf_decentral.bench.figures import cases, memory_cases
-from hf_decentral.bench.namespaces import Namespaces, require
 from hf_decentral.bench.settings import Settings, parse
 from hf_decentral.bench.variants import check
 from hf_decentral.bench.world import STARTED
-from hf_decentral.errors import DecentralizedError, out_of_range
-from hf_decentral.errors.bench import too_little_memory
+from hf_decentral.errors import DecentralizedError
 
 ABOUT = """Step time, bytes, waiting and memory of ways to train in parallel, in one run, in alternating
 blocks. Without a launcher the workers are started here, on shaped network namespaces or on loopback; under
 torchrun or accelerate launch the workers of that run are measured."""
-
-HOSTS, WORKERS_PER_HOST = 4, 1
-_PROCESS_BYTES = 4e8  # of a worker with torch and transformers in it
-_COPIES = 5  # parameters, gradients, Adam's two moments, a receive buffer
 
 
 def main(words: Sequence[str]) -> None:
@@ -45,7 +36,8 @@ def main(words: Sequence[str]) -> None:
             _tell(settings, raw)
     else:
         with launch.ended_in_order():
-            _tell(settings, _started(settings, words))
+            _refuse(settings)
+            _tell(settings, starting.start(settings, "hf_decentral.bench", words))
 
 
 def program() -> None:
@@ -68,48 +60,22 @@ def _measured(settings: Settings) -> dict[str, Any] | None:
     file = os.environ.get(STARTED)
     if raw is None or file is None:
         return raw
-    Path(file).write_text(json.dumps(raw), encoding="utf-8")
+    starting.hand_back(raw, file)
     return None
 
 
-def _started(settings: Settings, words: Sequence[str]) -> dict[str, Any]:
-    """Start the workers, and read what worker 0 wrote."""
-    hosts = settings.hosts or HOSTS
-    workers_per_host = settings.workers_per_host or WORKERS_PER_HOST
-    rates = settings.rates(hosts)
-    _refuse(settings, hosts * workers_per_host)
-    with tempfile.TemporaryDirectory(prefix="hfd-bench-") as folder:
-        result = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "hf_decentral.bench", *words]
-        extra = {STARTED: str(result)}
-        if settings.link == "none":
-            launch.run(launch.Loopback(hosts), workers_per_host, command, extra)
-        else:
-            with Namespaces(rates) as made:
-                launch.run(made, workers_per_host, command, extra)
-        raw: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-        return raw
-
-
-def _refuse(settings: Settings, workers: int) -> None:
+def _refuse(settings: Settings) -> None:
     """What can be seen before any worker is started."""
-    if settings.slow_worker is not None and settings.slow_worker >= workers:
-        raise out_of_range(
-            "--slow_worker", settings.slow_worker, f"a worker from 0 to {workers - 1}", "lower it"
-        )
-    check(settings.names, workers)
+    check(settings.names, starting.workers_of(settings))
     profile = None if settings.profile is None else str(Path(settings.profile) / "trace.json")
     for path in (settings.json, settings.plot, profile):
         if path is not None:
             report.check_writable(Path(path))
     if settings.plot is not None:
         pictures.figure(1, 1)  # told before a long run where it cannot be drawn
-    if settings.link != "none":
-        require()
-    parameters = settings.memory_mb * 2**20 if settings.memory else models.parameter_bytes(settings)
-    needed, free = workers * (_PROCESS_BYTES + _COPIES * parameters), psutil.virtual_memory().available
-    if needed > free:
-        raise too_little_memory(workers, needed, free)
+    starting.refuse(
+        settings, settings.memory_mb * 2**20 if settings.memory else models.parameter_bytes(settings)
+    )
 
 
 def _tell(settings: Settings, raw: Mapping[str, Any]) -> None:

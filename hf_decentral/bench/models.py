@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_decentral.bench.settings import Settings
+from hf_decentral.bench.settings import Workload
 from hf_decentral.errors import unknown_name
 
 LAYERS = 16
@@ -51,15 +51,17 @@ class Emulated(nn.Module):
         super().__init__()
         rows = _rows(parameters)
         self.layers = nn.ParameterList(nn.Parameter(torch.zeros(rows, _COLUMNS)) for _ in range(LAYERS))
-        self.register_buffer("gradient", torch.full((rows, _COLUMNS), 1e-3), persistent=False)
+        # No buffer: DistributedDataParallel would send it to all workers in every step.
+        self._gradient = torch.full((rows, _COLUMNS), 1e-3)
         self.slowdown = 1.0
         self._seconds = seconds / (1 + _BACKWARD) / LAYERS
 
     def forward(self, x: Tensor) -> SimpleNamespace:
         """``x`` is one number; what comes has a ``loss``, as of a model of transformers."""
         x = x.detach().requires_grad_()
+        gradient = self._gradient = self._gradient.to(x.device)
         for weight in self.layers:
-            x = _Sleep.apply(x, weight, self.gradient, self.slowdown * self._seconds)  # type: ignore[no-untyped-call]
+            x = _Sleep.apply(x, weight, gradient, self.slowdown * self._seconds)  # type: ignore[no-untyped-call]
         return SimpleNamespace(loss=x.sum())
 
 
@@ -69,7 +71,7 @@ def _rows(parameters: int) -> int:
 
 
 def _gpt2(layers: int, width: int, heads: int, vocabulary: int = 50257, positions: int = 1024) -> Any:
-    def make(settings: Settings) -> nn.Module:
+    def make(settings: Workload) -> nn.Module:
         # Imported here, as below: emulated workers need not wait for it.
         from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -82,14 +84,14 @@ def _gpt2(layers: int, width: int, heads: int, vocabulary: int = 50257, position
     return make
 
 
-def _resnet(settings: Settings) -> nn.Module:
+def _resnet(settings: Workload) -> nn.Module:
     from transformers import ResNetConfig, ResNetForImageClassification
 
     # The defaults of its configuration are the 50 layers.
     return ResNetForImageClassification(ResNetConfig(id2label={k: str(k) for k in range(1000)}))
 
 
-MODELS: dict[str, Callable[[Settings], nn.Module]] = {
+MODELS: dict[str, Callable[[Workload], nn.Module]] = {
     "gpt2-nano": _gpt2(1, 32, 1, 2048, 1),
     "gpt2-tiny": _gpt2(4, 256, 4, 2048, 1),
     "gpt2-small": _gpt2(12, 768, 12),
@@ -100,7 +102,7 @@ MODELS: dict[str, Callable[[Settings], nn.Module]] = {
 }
 
 
-def build(settings: Settings) -> nn.Module:
+def build(settings: Workload) -> nn.Module:
     """The model of the settings, the same on every worker, on the default device.
 
     Raises:
@@ -114,7 +116,7 @@ def build(settings: Settings) -> nn.Module:
     return MODELS[settings.model](settings)
 
 
-def batch(settings: Settings, worker: int, device: torch.device) -> Inputs:
+def batch(settings: Workload, worker: int, device: torch.device) -> Inputs:
     """A batch of random data, another one for each worker."""
     numbers = torch.Generator().manual_seed(settings.seed + 1 + worker)
     if settings.emulate_ms:
@@ -127,7 +129,7 @@ def batch(settings: Settings, worker: int, device: torch.device) -> Inputs:
     return {"input_ids": ids, "labels": ids}
 
 
-def parameter_bytes(settings: Settings) -> int:
+def parameter_bytes(settings: Workload) -> int:
     """Bytes of the model's parameters, without making them.
 
     Raises:
@@ -140,11 +142,11 @@ def parameter_bytes(settings: Settings) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def _numbers(settings: Settings) -> int:
+def _numbers(settings: Workload) -> int:
     return round(settings.emulate_mb * 1e6 / 4)
 
 
-def slowdown(settings: Settings, worker: int, step: int) -> float:
+def slowdown(settings: Workload, worker: int, step: int) -> float:
     """How many times longer a worker computes in a step: the same in every variant and every run."""
     if settings.slow_worker is not None and worker != settings.slow_worker:
         return 1.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from transformers import HfArgumentParser
 
@@ -21,8 +22,8 @@ def told(text: str) -> dict[str, str]:
 
 
 @dataclass
-class Settings:
-    """All flags, as they were typed. A flag may be written with - or with _."""
+class Workload:
+    """Who computes what, and where. A flag may be written with - or with _."""
 
     hosts: int | None = field(
         default=None,
@@ -58,6 +59,65 @@ class Settings:
     )
     batch_size: int = field(default=4, metadata=told("rows of a worker's batch"))
     block_size: int = field(default=64, metadata=told("tokens of a row, for gpt2"))
+    jitter: float = field(
+        default=0.0,
+        metadata=told("chance that a worker is slow in a step, from 0 to 1; emulated accelerator only"),
+    )
+    slowdown: float = field(default=1.3, metadata=told("how many times longer a slow step computes"))
+    slow_worker: int | None = field(
+        default=None,
+        metadata=told(
+            "only this worker is ever slow: at random steps with --jitter, in every step without it"
+        ),
+    )
+    seed: int = field(default=0, metadata=told("seed of weights, data and slow steps"))
+
+    def check(self) -> None:
+        """See that all of it can be meant, as far as that is known without workers.
+
+        Raises:
+            SettingsError: something that cannot.
+        """
+        least = {"hosts": 1, "workers_per_host": 1, "batch_size": 1, "block_size": 2, "slow_worker": 0}
+        self.at_least(least)
+        if self.hosts is not None and self.hosts > MOST_HOSTS:
+            raise out_of_range("--hosts", self.hosts, f"at most {MOST_HOSTS}", "lower it")
+        for name, low, high in (
+            ("emulate_ms", 0.0, 1e6),
+            ("emulate_mb", 1e-3, 1e6),
+            ("jitter", 0.0, 1.0),
+            ("slowdown", 1.0, 100.0),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise out_of_range(
+                    f"--{name}", value, f"a number from {low:g} to {high:g}", "choose one of those"
+                )
+        for flag, given in (("--jitter", self.jitter > 0), ("--slow_worker", self.slow_worker is not None)):
+            if given and not self.emulate_ms:
+                raise needs_emulation(flag)
+        bits_per_second(self.link)
+
+    def at_least(self, whole: Mapping[str, int]) -> None:
+        """Refuse numbers below the least that each may be.
+
+        Raises:
+            SettingsError: one of them.
+        """
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise out_of_range(f"--{name}", value, f"a whole number, {least} or more", "raise it")
+
+    def rates(self, hosts: int) -> list[str]:
+        """The rate of every host; see :func:`rates_of_hosts`."""
+        return rates_of_hosts(self.link, self.rate_of, hosts)
+
+
+@dataclass
+class Settings(Workload):
+    """All flags, as they were typed."""
+
     variants: list[str] = field(
         default_factory=lambda: ["none", "ddp", "ddp_tuned", "aer", "complete"],
         metadata=told(
@@ -73,18 +133,6 @@ class Settings:
         metadata=told("counted steps of a block; best a multiple of the period of what is compared"),
     )
     warmup: int = field(default=2, metadata=told("steps before them in each block that are not counted"))
-    jitter: float = field(
-        default=0.0,
-        metadata=told("chance that a worker is slow in a step, from 0 to 1; emulated accelerator only"),
-    )
-    slowdown: float = field(default=1.3, metadata=told("how many times longer a slow step computes"))
-    slow_worker: int | None = field(
-        default=None,
-        metadata=told(
-            "only this worker is ever slow: at random steps with --jitter, in every step without it"
-        ),
-    )
-    seed: int = field(default=0, metadata=told("seed of weights, data and slow steps"))
     apart: bool = field(
         default=False, metadata=told("for our variants, as if every worker had a host of its own")
     )
@@ -105,42 +153,8 @@ class Settings:
         Raises:
             SettingsError: something that cannot.
         """
-        whole = (
-            ("hosts", 1),
-            ("workers_per_host", 1),
-            ("batch_size", 1),
-            ("block_size", 2),
-            ("blocks", 1),
-            ("steps", 1),
-            ("warmup", 0),
-            ("memory_mb", 1),
-            ("slow_worker", 0),
-        )
-        for name, least in whole:
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise out_of_range(f"--{name}", value, f"a whole number, {least} or more", "raise it")
-        if self.hosts is not None and self.hosts > MOST_HOSTS:
-            raise out_of_range("--hosts", self.hosts, f"at most {MOST_HOSTS}", "lower it")
-        for name, low, high in (
-            ("emulate_ms", 0.0, 1e6),
-            ("emulate_mb", 1e-3, 1e6),
-            ("jitter", 0.0, 1.0),
-            ("slowdown", 1.0, 100.0),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise out_of_range(
-                    f"--{name}", value, f"a number from {low:g} to {high:g}", "choose one of those"
-                )
-        for flag, given in (("--jitter", self.jitter > 0), ("--slow_worker", self.slow_worker is not None)):
-            if given and not self.emulate_ms:
-                raise needs_emulation(flag)
-        bits_per_second(self.link)
-
-    def rates(self, hosts: int) -> list[str]:
-        """The rate of every host; see :func:`rates_of_hosts`."""
-        return rates_of_hosts(self.link, self.rate_of, hosts)
+        super().check()
+        self.at_least({"blocks": 1, "steps": 1, "warmup": 0, "memory_mb": 1})
 
     @property
     def names(self) -> list[str]:
@@ -149,16 +163,30 @@ class Settings:
         return list(dict.fromkeys(["none", *("none" if name == "local" else name for name in asked)]))
 
 
-def parse(words: Sequence[str], description: str) -> Settings:
+T = TypeVar("T", bound=Workload)
+
+
+def read(kind: type[T], words: Sequence[str], prog: str, description: str) -> T:
     """The settings of a command line, checked.
+
+    Args:
+        kind: their dataclass.
+        words: the command line.
+        prog: the command.
+        description: for its ``--help``.
 
     Raises:
         SettingsError: something that cannot be meant.
     """
-    parser = HfArgumentParser(Settings, prog="hf-decentral bench", description=description)  # type: ignore[arg-type]
+    parser = HfArgumentParser(kind, prog=prog, description=description)  # type: ignore[arg-type]
     settings, unknown = parser.parse_args_into_dataclasses(args=list(words), return_remaining_strings=True)
     if unknown:
-        raise unknown_name("flag", unknown[0], [f"--{each.name}" for each in fields(Settings)])
-    found: Settings = settings
+        raise unknown_name("flag", unknown[0], [f"--{each.name}" for each in fields(kind)])
+    found: T = settings
     found.check()
     return found
+
+
+def parse(words: Sequence[str], description: str) -> Settings:
+    """The settings of ``hf-decentral bench``; see :func:`read`."""
+    return read(Settings, words, "hf-decentral bench", description)

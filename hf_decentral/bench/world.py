@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from hf_decentral.bench.settings import Settings
+from hf_decentral.bench.settings import Workload
 from hf_decentral.errors.bench import other_world
 
 STARTED = "HF_DECENTRAL_BENCH"
@@ -56,7 +57,7 @@ class World:
             dist.barrier()
 
 
-def join(settings: Settings) -> World:
+def join(settings: Workload) -> World:
     """Join the workers that torchrun's variables tell of. Collective.
 
     Raises:
@@ -74,6 +75,18 @@ def join(settings: Settings) -> World:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return World(worker, workers, local, device, started and settings.link != "none", here)
+
+
+def here(hosts: Sequence[int], device: torch.device) -> World:
+    """The workers of a run that somebody else has joined.
+
+    Args:
+        hosts: the host of each worker.
+        device: where this one computes.
+    """
+    worker = dist.get_rank()
+    each = list(hosts).count(hosts[worker])
+    return World(worker, len(hosts), each, device, False, each)
 
 
 def _device(number: int, workers: int) -> torch.device:

@@ -6,6 +6,7 @@ import typer
 
 from hf_decentral.cli.algorithms import register as add_algorithms
 from hf_decentral.cli.bench import register as add_bench
+from hf_decentral.cli.calibrate import register as add_calibrate
 from hf_decentral.cli.demo import register as add_demo
 from hf_decentral.cli.doctor import register as add_doctor
 from hf_decentral.cli.plan import register as add_plan
@@ -26,6 +27,7 @@ def build_app() -> typer.Typer:
     for add in (
         add_algorithms,
         add_bench,
+        add_calibrate,
         add_demo,
         add_doctor,
         add_plan,

@@ -37,6 +37,8 @@ MIB = 2.0**20
 DDP_FIRST, DDP_BUCKET = 1 * MIB, 25 * MIB
 """Sizes at which DistributedDataParallel closes its first bucket and the others, by default."""
 
+_HALF = 0.5  # a byte: whole ones that fill a bucket exactly do so although they come as rounded shares
+
 
 @dataclass(frozen=True)
 class Method:
@@ -128,8 +130,9 @@ class Iteration:
         coding, copies = self._method.coding, costs.heard
         after = work.combine_seconds * copies if coding is None else coding.after_seconds
         each = after / lanes + local
+        computed = computed + self._drag(costs)
         first, last = self._arrivals(costs, begun)
-        left = np.maximum(np.maximum(computed, first) + (lanes - 1) * each, last)
+        left = np.maximum(np.maximum(computed, first) + (lanes - 1) * each, last + self._drag(costs))
         return left + each, left if lanes > 1 else left + each
 
     def _arrivals(self, costs: Costs, begun: Vector) -> tuple[Vector, Vector]:
@@ -156,7 +159,14 @@ class Iteration:
             ready = np.maximum(computed - (1 - time) * backward, free)
             free = costs.arrivals(ready, share * work.parameter_bytes * payload)
         coded = 0.0 if coding is None else coding.before_seconds + coding.after_seconds
-        return np.maximum(computed, free) + coded + work.combine_seconds + work.local_seconds
+        drag = work.reduce_seconds * payload if self._method.topology is None else self._drag(costs)
+        return np.maximum(computed, free) + coded + drag + work.combine_seconds + work.local_seconds
+
+    def _drag(self, costs: Costs) -> Vector:
+        """What the messages of a round take from the computing of each worker, ``[W]``."""
+        payload = 1.0 if self._method.coding is None else self._method.coding.payload
+        longer: Vector = self._work.drag_seconds * payload * costs.sent
+        return longer
 
     def _costs_of(self, step: int) -> Costs | None:
         """What the round of a step costs; None where nobody talks."""
@@ -190,7 +200,7 @@ def buckets(work: Work, size: float = DDP_BUCKET) -> list[tuple[float, float]]:
     held, limit = 0.0, min(DDP_FIRST, size)
     for time, share in work.pieces:
         held += share
-        if held * work.parameter_bytes >= limit:
+        if held * work.parameter_bytes >= limit - _HALF:
             found.append((time, held))
             held, limit = 0.0, size
     if held > 0:

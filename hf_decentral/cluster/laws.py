@@ -174,6 +174,7 @@ class Cluster:
         inside_latency: seconds until the first bit of such a message arrives.
         half_duplex: the directions of a link take turns, so that an exchange takes twice as long.
         collective: how many times longer than its formula an all-reduce takes, as a library was measured.
+        crowding: how many times longer than its share of a link messages to several workers take.
         correlation: of the compute times of two workers in one step, from 0 to 1 (as normal deviates).
 
     Raises:
@@ -189,6 +190,7 @@ class Cluster:
     inside_latency: float = 0.0
     half_duplex: bool = False
     collective: float = 1.0
+    crowding: float = 1.0
     correlation: float = 0.0
 
     def __post_init__(self) -> None:
@@ -199,9 +201,10 @@ class Cluster:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise out_of_range(name, value, "seconds, 0 or more", "0 is a link without latency")
-        if not 0 < self.collective < math.inf:
-            advice = "1 is an all-reduce as fast as its formula"
-            raise out_of_range("collective", self.collective, "a factor above 0", advice)
+        for name in ("collective", "crowding"):
+            if not 0 < getattr(self, name) < math.inf:
+                advice = "1 is as fast as the formula"
+                raise out_of_range(name, getattr(self, name), "a factor above 0", advice)
         if not 0 <= self.correlation <= 1:
             advice = "0: every worker has its own luck; 1: all have the same"
             raise out_of_range("correlation", self.correlation, "a number from 0 to 1", advice)

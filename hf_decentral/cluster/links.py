@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,14 +80,19 @@ class Costs:
     """The time that a round takes on the links.
 
     Attributes:
-        copies: what a worker sends on average, in multiples of the payload.
+        sent: what each worker sends, in multiples of the payload, ``[W]``.
         messages: what travels between pairs.
         groups: what travels in collectives.
     """
 
-    copies: float
+    sent: Vector
     messages: Messages
     groups: Groups
+
+    @cached_property
+    def copies(self) -> float:
+        """What a worker sends on average, in multiples of the payload."""
+        return float(self.sent.mean())
 
     @cached_property
     def heard(self) -> int:
@@ -155,13 +159,13 @@ class Links:
         crossing = self._share(whole)
         priced = [(group, self._ways(group, crossing)) for group in whole]
         priced += [(each.inside + each.across, (self._by_shards(each),) * 2) for each in _once(shards)]
-        return Costs(mean(sent(round, coded, shards)), self._messages(rows), _groups(priced))
+        return Costs(np.array(sent(round, coded, shards)), self._messages(rows), _groups(priced))
 
     def together(self) -> Costs:
         """What one all-reduce of all workers costs."""
         everybody = range(len(self._host))
         priced = [(everybody, self._ways(everybody))]
-        copies = 2 * (len(everybody) - 1) / len(everybody)
+        copies = np.full(len(everybody), 2 * (len(everybody) - 1) / len(everybody))
         return Costs(copies, self._messages([() for _ in everybody]), _groups(priced))
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> Messages:
@@ -172,11 +176,14 @@ class Links:
         starts = (np.cumsum(counts) - counts)[hearers]
         out_of, into = self._host[senders], self._host[receivers]
         crosses = out_of != into
-        between = _sharing(out_of, into, crosses)
-        inside = _sharing(senders, receivers, ~crosses)
+        between = self._crowded(_sharing(out_of, into, crosses))
+        inside = self._crowded(_sharing(senders, receivers, ~crosses))
         latency = np.where(crosses, self._cluster.latency, self._cluster.inside_latency)
         per_byte = np.where(crosses, between * self._between, inside * self._inside)
         return Messages(senders, receivers, starts, hearers, latency, per_byte)
+
+    def _crowded(self, sharing: Indices) -> Vector:
+        return np.where(sharing > 1, self._cluster.crowding, 1.0) * sharing
 
     def _share(self, groups: Sequence[Sequence[int]]) -> Indices:
         """How many of the groups pass through the link of each host; a ring passes it once."""

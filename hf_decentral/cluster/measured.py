@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,19 @@ class Coding:
         payload: bytes of a message, as a share of the parameters' bytes.
         before_seconds: to encode all parameters.
         after_seconds: to decode one message of each, and to bring it into the parameters.
+
+    Raises:
+        SettingsError: one of them is below 0, or not finite.
     """
 
     payload: float
     before_seconds: float = 0.0
     after_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value < math.inf:
+                raise out_of_range(name, value, "a finite number, 0 or more", "measure the coding again")
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,9 @@ class Work:
         forward_share: share of forward in forward and backward.
         local_seconds: the optimizer's own step, over all parameters.
         combine_seconds: the weighted sum with one copy of all parameters that arrived.
+        drag_seconds: by how much a step with an exchange behind it was longer than the model says, for each
+            copy of the parameters that a worker sent: messages take processors and memory from the computing.
+        reduce_seconds: the same of a step with an All-Reduce of all gradients.
         pieces: the gradients in the order in which backward makes them.
         codings: of averaging methods that encode, by name.
 
@@ -57,6 +70,8 @@ class Work:
     forward_share: float = 1 / 3
     local_seconds: float = 0.0
     combine_seconds: float = 0.0
+    drag_seconds: float = 0.0
+    reduce_seconds: float = 0.0
     pieces: tuple[Piece, ...] = EVEN
     codings: Mapping[str, Coding] = field(default_factory=dict)
 
@@ -67,13 +82,14 @@ class Work:
         if not 0 <= self.forward_share < 1:
             advice = "a third is usual: backward takes twice as long"
             raise out_of_range("forward_share", self.forward_share, "0 or more, and below 1", advice)
-        for name in ("local_seconds", "combine_seconds"):
+        for name in ("local_seconds", "combine_seconds", "drag_seconds", "reduce_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise out_of_range(name, getattr(self, name), "seconds, 0 or more", "0 is no time at all")
         shares = [share for _, share in self.pieces]
         times = [time for time, _ in self.pieces]
-        if not times or abs(sum(shares) - 1) > 1e-6 or times != sorted(times) or not 0 <= times[-1] <= 1:
-            expected = "ascending shares of backward up to 1, with shares of the bytes that sum to 1"
+        ascend = all(before <= after for before, after in pairwise([0.0, *times, 1.0]))
+        if not (ascend and abs(sum(shares) - 1) <= 1e-6 and min(shares) >= 0):
+            expected = "ascending shares of backward from 0 to 1, with shares of the bytes that sum to 1"
             raise out_of_range("pieces", self.pieces, expected, "leave it out for sixteen equal layers")
 
 
@@ -133,8 +149,13 @@ class Measured:
 def write(path: Path, measured: Measured) -> None:
     """Write it as JSON, aside and renamed."""
     aside = path.with_name(path.name + ".part")
-    aside.write_text(json.dumps({"version": VERSION, **asdict(measured)}, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(plain(measured), indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
+
+
+def plain(measured: Measured) -> dict[str, Any]:
+    """What :func:`write` writes."""
+    return {"version": VERSION, **asdict(measured)}
 
 
 def read(path: Path) -> Measured:
@@ -147,14 +168,23 @@ def read(path: Path) -> Measured:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise not_a_cluster_file(str(path), str(error)) from error
-    if not isinstance(content, dict) or content.pop("version", None) != VERSION:
-        raise not_a_cluster_file(str(path), f"it has no version {VERSION}")
+    return known(content, str(path))
+
+
+def known(content: Any, source: str) -> Measured:
+    """What :func:`plain` told.
+
+    Raises:
+        SettingsError: it is something else; ``source`` says where it comes from.
+    """
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        raise not_a_cluster_file(source, f"it has no version {VERSION}")
     try:
-        return _measured(content)
+        return _measured({name: value for name, value in content.items() if name != "version"})
     except SettingsError as error:
-        raise not_a_cluster_file(str(path), str(error)) from error
+        raise not_a_cluster_file(source, str(error)) from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise not_a_cluster_file(str(path), f"{type(error).__name__}: {error}") from error
+        raise not_a_cluster_file(source, f"{type(error).__name__}: {error}") from error
 
 
 def _measured(content: dict[str, Any]) -> Measured:
@@ -164,6 +194,7 @@ def _measured(content: dict[str, Any]) -> Measured:
         cluster["hosts"] = tuple(cluster["hosts"])
     work["pieces"] = tuple((time, share) for time, share in work["pieces"])
     work["codings"] = {name: Coding(**coding) for name, coding in work["codings"].items()}
+    content["workers"] = index(content["workers"])
     known = {each.name for each in fields(Measured)}
     if not content.keys() <= known:
         raise KeyError(sorted(content.keys() - known)[0])

@@ -66,6 +66,7 @@ def save_state(
         "version": 1,
         "workers": plugin.workers,
         "topology": plugin.topology,
+        "averaging": plugin.averaging,
         "fingerprint": snapshot.fingerprint(accelerator),
     }
     aside.together(lambda: aside.commit(about))
@@ -134,6 +135,7 @@ def load_state(
     agreed(plugin.gather, lambda: aside.recover() if first else None, refusal)
     loaded = agreed(plugin.gather, lambda: _read(plugin, folder, _fitting(plugin, folder)), refusal)
     _check_one_save(plugin, folder, loaded["token"])
+    plugin.resume(loaded["optimizers"], loaded["same"])
     agreed(
         plugin.gather,
         lambda: _put(plugin, folder, loaded),
@@ -174,7 +176,7 @@ def _fitting(plugin: DecentralizedPlugin, folder: Path) -> dict[str, Any]:
         needed=lambda name: name in own or not name.startswith("decentral_"),
         summed=lambda name: name in own or (first and not name.startswith("decentral_")),
     )
-    if manifest.get("topology") != plugin.topology:
+    if not plugin.fits(str(manifest.get("topology"))):
         raise Unfit(other_run("the topology", repr(manifest.get("topology")), repr(plugin.topology)))
     found, expected = manifest.get("fingerprint", {}), snapshot.fingerprint(accelerator)
     for what in (*expected, *found):

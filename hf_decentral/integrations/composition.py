@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from hf_decentral import algorithms
 from hf_decentral.algorithms import Algorithm
 from hf_decentral.errors.algorithms import has_own_rounds, needs_topology, no_global_step, no_period
+from hf_decentral.errors.auto import nothing_to_choose
 
 ALLREDUCE = "allreduce"
 """The topology that is none: Accelerate's own All-Reduce, as a baseline."""
+
+AUTO = "auto"
+"""The topology that is chosen when the run knows its cluster; an algorithm writes its schedule around it."""
 
 
 def compose(values: dict[str, Any], sources: dict[str, str], ranks: Mapping[str, int]) -> None:
@@ -26,8 +31,13 @@ def compose(values: dict[str, Any], sources: dict[str, str], ranks: Mapping[str,
 
     Raises:
         SettingsError: an algorithm that cannot run on real processes, or not on the topology that was given;
-            a period without rounds that it could be of.
+            a period without rounds that it could be of; what is known of the cluster without a choice.
     """
+    _compose(values, sources, ranks)
+    _fit_cluster(values, ranks)
+
+
+def _compose(values: dict[str, Any], sources: dict[str, str], ranks: Mapping[str, int]) -> None:
     name = values["algorithm"]
     if name is None:
         if values["period"] is not None:
@@ -48,6 +58,25 @@ def compose(values: dict[str, Any], sources: dict[str, str], ranks: Mapping[str,
     for each in ("order", "averaging", "delay"):
         if ranks[each] > own:
             values[each], sources[each] = how[each], told
+
+
+def is_auto(topology: str) -> bool:
+    """Whether a topology is one that is yet to be chosen, as ``"auto"`` or ``"every(4, auto)"`` is."""
+    return AUTO in re.findall(r"\w+", topology)
+
+
+def chosen(topology: str, choice: str) -> str:
+    """The topology with what was chosen in the place of ``auto``."""
+    return re.sub(rf"\b{AUTO}\b", choice, topology)
+
+
+def _fit_cluster(values: dict[str, Any], ranks: Mapping[str, int]) -> None:
+    """What is known of the cluster serves a choice; a weaker place may name it without need."""
+    if values["cluster"] is None or is_auto(values["topology"]):
+        return
+    if ranks["cluster"] <= ranks["topology"]:
+        raise nothing_to_choose(values["cluster"], values["topology"])
+    values["cluster"] = None
 
 
 def _topology(name: str, algorithm: Algorithm, given: str, asked: bool) -> str:

@@ -12,7 +12,7 @@ with plugin.averaged(model):
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,11 +34,13 @@ from hf_decentral.errors.launch import (
 )
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import optimizers
+from hf_decentral.integrations.auto import Auto
 from hf_decentral.integrations.composition import ALLREDUCE
 from hf_decentral.integrations.launch import check_whole, check_world
 from hf_decentral.integrations.settings import Given, Settings, resolve
 from hf_decentral.integrations.wrapping import AllReduced, Wrapping
 from hf_decentral.optim import Gossip, averaged, gossip
+from hf_decentral.optim.hooks import STATE_KEY
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport import Processes
 from hf_decentral.transport.lost import Notes, cause_of, of_the_wire
@@ -55,14 +57,20 @@ class DecentralizedPlugin:
 
     Args:
         topology: a name (``hf-decentral topology list``), a :class:`Topology`, or ``"allreduce"`` for
-            Accelerate's own All-Reduce, under which everything else here works too.
+            Accelerate's own All-Reduce, under which everything else here works too; ``"auto"`` chooses one,
+            and ``averaging`` where that is not given, by what the first steps show.
         settings: any of ``accum`` (optimizer steps for which AccumAdam gathers gradients before it commits
             its moments), ``horizon`` (``"windows"``, as published, or ``"steps"``: what its betas count),
             ``averaging`` (what is sent and how it is combined), ``order`` (``"awc"``, ``"atc"``, ``"cta"``),
             ``comm_timeout`` (longest wait for a neighbour, in seconds), ``hosts`` (workers of each, as
             ``"4,4,2"``; left out, they are found), ``bucket_mb`` (megabytes that are exchanged as one),
             ``algorithm`` (one of the literature by name, which says what is not given), ``period`` (steps
-            from one of its rounds to the next), ``delay`` (local steps that an exchange travels).
+            from one of its rounds to the next), ``delay`` (local steps that an exchange travels),
+            ``cluster`` (the file of ``hf-decentral calibrate`` by which ``"auto"`` chooses at once).
+
+    Attributes:
+        settings: what was asked for.
+        auto: the choice of a run with ``"auto"``, once it is attached; else None.
 
     Raises:
         SettingsError: a setting that is none, or cannot be meant.
@@ -76,6 +84,7 @@ class DecentralizedPlugin:
         self._made = made
         self._accelerator: Accelerator | None = None
         self._allreduced = AllReduced()
+        self.auto: Auto | None = None
 
     def attach(self, accelerator: Accelerator) -> DecentralizedPlugin:
         """Let this Accelerator's ``prepare`` make optimizers gossip; call it right after ``Accelerator()``.
@@ -101,13 +110,15 @@ class DecentralizedPlugin:
             host_lists.numbers(self.settings.hosts, accelerator.num_processes)
         self._accelerator = accelerator
         setattr(accelerator, _PLUGIN, self)
-        Wrapping(self, accelerator, self._how(accelerator.num_processes), self._allreduced)
+        if self.settings.auto:
+            self.auto = Auto(self.settings, self.workers, accelerator.is_main_process)
+        Wrapping(self, accelerator, self._how, self._allreduced)
         if accelerator.is_main_process:
             made = f"; topology is {self.topology!r}, made by the script" if self._made else ""
             logger.info("%d workers: %s%s", accelerator.num_processes, self.settings.describe(), made)
         return self
 
-    def _how(self, workers: int) -> dict[str, Any]:
+    def _how(self) -> dict[str, Any]:
         """The arguments of ``decentralize()``."""
         counts = self.settings.hosts
         return {
@@ -117,7 +128,8 @@ class DecentralizedPlugin:
             "comm_timeout": self.settings.comm_timeout,
             "bucket_mb": self.settings.bucket_mb,
             "delay": self.settings.delay,
-            "hosts": None if counts is None else host_lists.numbers(counts, workers),
+            "hosts": None if counts is None else host_lists.numbers(counts, self.workers),
+            **(self.auto.how() if self.auto is not None else {}),
         }
 
     @property
@@ -133,8 +145,32 @@ class DecentralizedPlugin:
 
     @property
     def topology(self) -> str:
-        """The name of the topology; ``"allreduce"`` is Accelerate's own All-Reduce."""
+        """The name of the topology; ``"allreduce"`` is Accelerate's own All-Reduce, ``"auto"`` is yet to be
+        chosen."""
+        if self.auto is not None and self.auto.chosen is not None:
+            return self.auto.chosen.topology
         return self._made.name if self._made else self.settings.topology
+
+    @property
+    def averaging(self) -> str:
+        """What is sent and how it is combined; where it is yet to be chosen, ``"plain"``."""
+        chosen = self.auto.chosen if self.auto is not None else None
+        return self.settings.averaging if chosen is None else chosen.averaging
+
+    def fits(self, topology: str) -> bool:
+        """Whether a checkpoint of a run on that topology may be one of this run."""
+        return self.auto.fits(topology) if self.auto is not None else topology == self.topology
+
+    def resume(self, optimizers: Sequence[dict[str, Any]], same: bool) -> None:
+        """Before the states of the optimizers are loaded: take what was chosen from them. Collective.
+
+        Args:
+            optimizers: their states, in the order in which they were prepared.
+            same: whether as many workers have saved them.
+        """
+        if self.auto is not None:
+            own = [prepared.optimizer for prepared in self.accelerator._optimizers]
+            self.auto.resume(own, [state.get(STATE_KEY, {}) for state in optimizers], same)
 
     @property
     def gossips(self) -> bool:

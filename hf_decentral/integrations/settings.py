@@ -16,7 +16,7 @@ from hf_decentral import algorithms, averaging, topology
 from hf_decentral.errors import out_of_range, unknown_name
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import launch
-from hf_decentral.integrations.composition import ALLREDUCE, compose
+from hf_decentral.integrations.composition import ALLREDUCE, AUTO, compose, is_auto
 from hf_decentral.optim import Order
 from hf_decentral.optim.accum_adam import HORIZONS
 
@@ -29,7 +29,8 @@ class Settings:
     """How a run averages.
 
     Attributes:
-        topology: who averages with whom, or ``"allreduce"``.
+        topology: who averages with whom, or ``"allreduce"``, or ``"auto"``: chosen by what the first steps
+            show, or by what is known of the cluster.
         accum: optimizer steps for which AccumAdam gathers gradients before it commits its moments.
         horizon: whether AccumAdam's betas count ``"windows"`` (as published) or ``"steps"`` (betas ** accum).
         averaging: what is sent and how it is combined.
@@ -40,6 +41,7 @@ class Settings:
         algorithm: an algorithm of the literature, which says what of the above is not given.
         period: steps from one of its rounds to the next; None: its own.
         delay: local steps that an exchange travels; None: as the order says.
+        cluster: the file that tells of the cluster, for ``"auto"``; None: the first steps show it.
         sources: where each setting was found.
     """
 
@@ -54,7 +56,17 @@ class Settings:
     algorithm: str | None = None
     period: int | None = None
     delay: int | None = None
+    cluster: str | None = None
     sources: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def auto(self) -> bool:
+        """Whether the topology is yet to be chosen."""
+        return is_auto(self.topology)
+
+    def fixed(self, name: str) -> bool:
+        """Whether somebody, or an algorithm, has said what a setting is."""
+        return dict(self.sources).get(name, "default") != "default"
 
     def describe(self) -> str:
         """All settings with their sources, on one line."""
@@ -84,6 +96,7 @@ class Given(TypedDict, total=False):
     algorithm: str | None
     period: int | None
     delay: int | None
+    cluster: str | None
 
 
 def resolve(explicit: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -158,6 +171,8 @@ def _checked(name: str, value: Any) -> Any:
         return None
     if name == "hosts":
         return host_lists.parse(value)
+    if name == "cluster":
+        return str(value)
     if name in ("accum", "period", "delay"):
         return _number(name, value, int, "a whole number of steps, 1 or more")
     if name == "comm_timeout":
@@ -179,7 +194,7 @@ def _checked(name: str, value: Any) -> Any:
 def _known(name: str) -> list[str]:
     """The names that a setting can have."""
     if name == "topology":
-        return [ALLREDUCE, *topology.names()]
+        return [ALLREDUCE, AUTO, *topology.names()]
     if name == "averaging":
         return averaging.names()
     if name == "algorithm":

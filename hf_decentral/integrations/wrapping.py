@@ -52,7 +52,7 @@ class Wrapping:
     Args:
         plugin: the plugin.
         accelerator: its Accelerator.
-        how: the arguments of ``decentralize()``.
+        how: gives the arguments of ``decentralize()``.
         allreduced: the counter of the baseline.
     """
 
@@ -60,7 +60,7 @@ class Wrapping:
         self,
         plugin: DecentralizedPlugin,
         accelerator: Accelerator,
-        how: dict[str, Any],
+        how: Callable[[], dict[str, Any]],
         allreduced: AllReduced,
     ) -> None:
         self._plugin = plugin
@@ -139,8 +139,10 @@ class Wrapping:
         if waiting is not None:
             waiting.remove()
         model = models[0] if len(models) == 1 else nn.ModuleList(models)
-        decentralize(optimizer, model=model, **self._how)
+        decentralize(optimizer, model=model, **self._how())
         setattr(optimizer, _SEEN, None)
+        if self._plugin.auto is not None:
+            self._plugin.auto.watch(optimizer, models[0])
 
     def _models_of(self, optimizer: Optimizer) -> list[nn.Module]:
         """The prepared models that this optimizer trains."""

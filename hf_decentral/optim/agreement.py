@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from hf_decentral.errors.peers import other_worker_failed, workers_disagree
 from hf_decentral.optim.bucket import Name, signature
 from hf_decentral.transport import Transport
+
+T = TypeVar("T")
+Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,11 @@ class Proposal:
         problem: the local error that keeps this worker from beginning.
     """
 
-    settings: tuple[tuple[str, str], ...]
+    settings: Rows
     problem: str | None = None
 
 
-def describe(params: Sequence[Tensor], name: Name) -> tuple[tuple[str, str], ...]:
+def describe(params: Sequence[Tensor], name: Name) -> Rows:
     """The parameters as settings, one for each, so that the message names the one that differs."""
     rows = [("the number of trainable parameters", str(len(params)))]
     for p, (shape, dtype, stride) in zip(params, signature(params), strict=True):
@@ -66,7 +69,27 @@ def agree(transport: Transport, mine: Proposal, error: Exception | None = None) 
     _compare([p.settings for p in proposals])
 
 
-def _compare(settings: list[tuple[tuple[str, str], ...]]) -> None:
+def together(transport: Transport, make: Callable[[], T], rows: Callable[[T], Rows]) -> T:
+    """Make something on every worker, and see that it is the same on all. Collective.
+
+    Args:
+        transport: how to reach the others.
+        make: makes it; whatever it raises, the others hear of it.
+        rows: what must be equal about it.
+
+    Raises:
+        MismatchError: the workers disagree, or another one could not make it.
+    """
+    try:
+        made = make()
+    except Exception as error:  # whatever it is, the others must not wait for this worker
+        agree(transport, Proposal((), str(error) or type(error).__name__), error)
+        raise
+    agree(transport, Proposal(rows(made)))
+    return made
+
+
+def _compare(settings: list[Rows]) -> None:
     first_difference: Any = next((rows for rows in zip(*settings, strict=False) if len(set(rows)) > 1), None)
     if first_difference is None:
         return

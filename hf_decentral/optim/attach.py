@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hf_decentral.errors import DecentralizedError, out_of_range
-from hf_decentral.errors.averaging import no_complex
 from hf_decentral.errors.parameters import already_gossiping, model_needed, not_an_optimizer, not_gossiping
 from hf_decentral.errors.peers import not_initialized
-from hf_decentral.optim.agreement import Proposal, agree, describe, make_equal
+from hf_decentral.optim.agreement import Rows, describe, make_equal, together
 from hf_decentral.optim.bucket import check
 from hf_decentral.optim.handle import Gossip
 from hf_decentral.optim.hooks import Hooks, check_early
@@ -79,10 +78,10 @@ def decentralize(
     wire = transport or _default_transport(comm_timeout)
     where = hosts or find_hosts(wire)
     plan = partial(make_plan, topology, order, averaging, wire.workers, where, bucket_mb, delay)
-    handle = _agreed(lambda: _handle(optimizer, model, wire, early, plan()), optimizer, model, wire)
+    make = partial(_handle, optimizer, model, wire, early, plan)
+    handle = together(wire, make, lambda made: _settings(made, optimizer, model))
     _start(handle, optimizer, model)
     Hooks(optimizer, handle, guard, early)
-    setattr(optimizer, _HANDLE, handle)
     return optimizer
 
 
@@ -111,19 +110,6 @@ def _refuse(optimizer: object, comm_timeout: float) -> None:
         raise out_of_range("comm_timeout", comm_timeout, "seconds, more than 0", "leave it out for 600")
 
 
-def _agreed(
-    make: Callable[[], Gossip], optimizer: Optimizer, model: nn.Module | None, transport: Transport
-) -> Gossip:
-    """This worker's handle, once all workers have one and they fit together. Collective."""
-    try:
-        handle = make()
-    except Exception as error:  # whatever it is, the others must not wait for this worker
-        agree(transport, Proposal((), str(error) or type(error).__name__), error)
-        raise
-    agree(transport, Proposal(_settings(handle, optimizer, model)))
-    return handle
-
-
 def _default_transport(comm_timeout: float) -> Transport:
     if dist.is_available() and dist.is_initialized():
         if dist.get_world_size() > 1:
@@ -136,8 +122,9 @@ def _default_transport(comm_timeout: float) -> Transport:
 
 
 def _handle(
-    optimizer: Optimizer, model: nn.Module | None, transport: Transport, early: bool, plan: Plan
+    optimizer: Optimizer, model: nn.Module | None, transport: Transport, early: bool, make: Callable[[], Plan]
 ) -> Gossip:
+    plan = make()
     if plan.order is Order.CTA and model is None:
         raise model_needed(plan.order.value)
     names = {id(p): n for n, p in model.named_parameters()} if model is not None else {}
@@ -152,10 +139,7 @@ def _handle(
         return "a parameter"
 
     check(_all(optimizer), len(transport.local) if len(transport.local) > 1 else 0, name)
-    if plan.method.check_optimizer is not None:
-        plan.method.check_optimizer(optimizer)
-    if plan.method.real and any(p.is_complex() for p in _all(optimizer)):
-        raise no_complex()
+    plan.check_optimizer(optimizer)
     handle = Gossip(lambda: _trainable(optimizer), Rates(optimizer), name, transport, plan)
     if early and transport.workers > 1:
         check_early(optimizer, handle)
@@ -170,17 +154,9 @@ def _trainable(optimizer: Optimizer) -> list[Tensor]:
     return [p for p in _all(optimizer) if p.requires_grad]
 
 
-def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> tuple[tuple[str, str], ...]:
-    plan = handle.plan
-    topology = f"{plan.topology.name!r} with {plan.topology.workers} workers"
+def _settings(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Rows:
     return (
-        ("the topology", topology),
-        ("its rounds", str(hash(plan.topology.rounds()))),
-        ("its hosts", str(plan.topology.hosts)),
-        ("the order", repr(plan.order.value)),
-        ("the averaging method", repr(plan.averaging)),
-        ("bucket_mb", repr(plan.bucket_mb)),
-        ("the delay", repr(plan.delay)),
+        *handle.plan.rows,
         ("the optimizer", repr(type(optimizer).__name__)),
         *describe(_trainable(optimizer), handle._name),
         *(
@@ -204,7 +180,7 @@ def _others(optimizer: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> None:
-    """Everybody begins with worker 0's numbers, and the hooks of the model and of the end are set."""
+    """Everybody begins with worker 0's numbers; the model and the optimizer know of the handle."""
     handle.transport.prepare(handle.topology)
     params = _all(optimizer)
     own = {id(p) for p in params}
@@ -219,6 +195,7 @@ def _start(handle: Gossip, optimizer: Optimizer, model: nn.Module | None) -> Non
     if model is not None and handle.plan.order is Order.CTA:
         combine = torch.no_grad()(handle.combine)
         model.register_forward_pre_hook(lambda module, inputs: combine())
+    setattr(optimizer, _HANDLE, handle)
 
 
 def _drain() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,14 @@ from hf_decentral.errors.averaging import too_many_in_flight
 from hf_decentral.optim.plan import Plan
 from hf_decentral.optim.schedule import Schedule
 from hf_decentral.transport import Pending, Send, Transport
+
+
+class Phase(Enum):
+    """Where the round of a step stands."""
+
+    READY = "the round of this step has not begun"
+    IN_FLIGHT = "it is on the wire"
+    COMBINED = "it is done, the local step is next"
 
 
 class Flight:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from hf_decentral.errors.parameters import between_rounds, retired, step_while_averaged, written_in_flight
 from hf_decentral.optim import consensus, registry
 from hf_decentral.optim.bucket import Buckets, Name
-from hf_decentral.optim.flight import Flights
+from hf_decentral.optim.flight import Flights, Phase
 from hf_decentral.optim.local import Rates, adjust
 from hf_decentral.optim.memories import Memories
 from hf_decentral.optim.plan import Order, Plan
@@ -22,12 +21,6 @@ from hf_decentral.optim.schedule import Schedule
 from hf_decentral.rounds import Round
 from hf_decentral.topology.base import Topology
 from hf_decentral.transport import Transport
-
-
-class _Phase(Enum):
-    READY = "the round of this step has not begun"
-    IN_FLIGHT = "it is on the wire"
-    COMBINED = "it is done, the local step is next"
 
 
 class Gossip:
@@ -43,6 +36,7 @@ class Gossip:
     Attributes:
         step: optimizer steps taken; also the number of the round that averages the present parameters.
         skipped: local updates that were dropped because a gradient was not finite.
+        rates: the learning rates of the local step.
         flights: the exchanges under way; ``flights.lost`` is the error with which they came to an end.
         loss: the latest loss of each worker here, for the methods that look at it; ``[W]``.
     """
@@ -53,23 +47,29 @@ class Gossip:
         self.step = 0
         self.skipped = 0
         self.transport = transport
-        self.plan = plan
         self.loss: Tensor | None = None
         self._params = params
-        self._rates = rates
+        self.rates = rates
         self._name = name
         self._wire = Wire(transport, name, plan.bucket_mb)
-        self._alone = transport.workers == 1 and not plan.method.single
-        self._phase = _Phase.READY
-        self._schedule = Schedule(plan.topology, transport)
-        self.flights = Flights(plan, transport, self._schedule)
-        self._memories = Memories(plan.method, plan.topology, transport.local, plan.late)
+        self._phase = Phase.READY
         self._buckets: Buckets | None = None
         self._equal: dict[int, Tensor] = {}
         self._ahead: set[int] = set()
         self._away = False
         self._retired = False
+        self.follow(plan)
         registry.register(self)
+
+    def follow(self, plan: Plan) -> None:
+        """Gossip as a plan says; for another than the first one call :func:`hf_decentral.optim.replan`."""
+        self.plan = plan
+        self._alone = self.workers == 1 and not plan.method.single
+        self._schedule = Schedule(plan.topology, self.transport)
+        self.flights = Flights(plan, self.transport, self._schedule)
+        self._memories = Memories(plan.method, plan.topology, self.transport.local, plan.late)
+        if self._buckets is not None:
+            self._memories.fit(self._buckets)
 
     @property
     def workers(self) -> int:
@@ -108,7 +108,7 @@ class Gossip:
         if self._retired:
             raise retired()
         if not self._alone:
-            stale = self.plan.order is Order.AWC and self._phase is not _Phase.COMBINED
+            stale = self.plan.order is Order.AWC and self._phase is not Phase.COMBINED
             if self.plan.order is not Order.ATC:
                 self.combine()
             buckets = self._refit()
@@ -123,13 +123,13 @@ class Gossip:
             self._begin(self.step)
             self.flush()
             self.step += 1
-            self._phase = _Phase.READY
+            self._phase = Phase.READY
         else:
             self._begin(self.step + 1)
 
     def steady(self) -> Buckets | None:
         """The buckets, where the round of this step is on the wire and no parameter came, went or moved."""
-        ready = self._phase is _Phase.IN_FLIGHT and self.plan.order is Order.AWC
+        ready = self._phase is Phase.IN_FLIGHT and self.plan.order is Order.AWC
         if not ready or self._away or self._retired or self._buckets is None:
             return None
         return self._buckets if self._buckets.fits(self._params()) else None
@@ -151,7 +151,7 @@ class Gossip:
         if self._alone or self._away:
             return
         with torch.inference_mode(False), torch.no_grad():  # what is kept must serve in training too
-            if self._phase is _Phase.READY:
+            if self._phase is Phase.READY:
                 self._begin(self.step)
             self.flush()
 
@@ -162,12 +162,12 @@ class Gossip:
             PeerLost: a neighbour sent nothing within the deadline.
             ParameterError: a parameter was written to meanwhile.
         """
-        if self._phase is _Phase.IN_FLIGHT:
+        if self._phase is Phase.IN_FLIGHT:
             if self._ahead:
                 raise between_rounds()
             self._unwritten(self._bound())
             self.flights.finish_all()
-            self._phase = _Phase.COMBINED
+            self._phase = Phase.COMBINED
 
     def _unwritten(self, buckets: Buckets, lane: int | None = None) -> None:
         if (written := buckets.written(lane)) is not None:
@@ -181,8 +181,8 @@ class Gossip:
         """Let what is on the wire arrive and drop it: for those who load other parameters next."""
         self.flights.drop()
         self._ahead.clear()
-        if self._phase is _Phase.IN_FLIGHT:
-            self._phase = _Phase.READY
+        if self._phase is Phase.IN_FLIGHT:
+            self._phase = Phase.READY
 
     @torch.no_grad()
     def distance(self) -> float:
@@ -236,8 +236,9 @@ class Gossip:
         """What a checkpoint must hold for the rounds to go on where they were; read on one worker alone."""
         return {
             "step": self.step,
-            "combined": (combined := self._phase is _Phase.COMBINED),
+            "combined": (combined := self._phase is Phase.COMBINED),
             "schedule": self._schedule.state(self.step, combined),
+            "topology": self.plan.topology.name,
             "averaging": self.plan.averaging,
             "bucket_mb": self.plan.bucket_mb,
             "delay": self.plan.delay,
@@ -254,7 +255,7 @@ class Gossip:
         self._memories.load(state.get("states"))
         if self._buckets is not None and not self._memories.anew:
             self._memories.fit(self._buckets)
-        self._phase = _Phase.COMBINED if state.get("combined") else _Phase.READY
+        self._phase = Phase.COMBINED if state.get("combined") else Phase.READY
 
     def _begin(self, step: int) -> None:
         """Start to send the present parameters, where they were not sent ahead; return at once."""
@@ -264,19 +265,19 @@ class Gossip:
                 self._depart(buckets, lane, step)
         self._ahead.clear()
         self._schedule.look(buckets.flats, step)
-        self.step, self._phase = step, _Phase.IN_FLIGHT
+        self.step, self._phase = step, Phase.IN_FLIGHT
 
     def _depart(self, buckets: Buckets, lane: int, step: int) -> None:
         """Begin the exchange of one bucket."""
         state = self._memories.states[lane]
         if self.plan.method.informed:
-            state.local.loss, state.local.rate = self.loss, self._rates.of(buckets, lane, step)
+            state.local.loss, state.local.rate = self.loss, self.rates.of(buckets, lane, step)
         self.flights.depart(lane, buckets.flats[lane], state, step)
         buckets.mark(lane)
 
     def _bound(self) -> Buckets:
         """The buckets, with every parameter in its place."""
-        if self._buckets is not None and self._phase is _Phase.IN_FLIGHT:
+        if self._buckets is not None and self._phase is Phase.IN_FLIGHT:
             return self._buckets
         return self._refit()
 

@@ -18,10 +18,13 @@ class Rates:
 
     Args:
         optimizer: whose groups have them.
+
+    Attributes:
+        optimizer: that optimizer.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
+        self.optimizer = optimizer
         self._step = -1
         self._rates: dict[int, float] = {}
         self._vectors: dict[int, tuple[tuple[float, ...], Tensor]] = {}
@@ -29,7 +32,7 @@ class Rates:
     def of(self, buckets: Buckets, lane: int, step: int) -> float | Tensor:
         """The rate of a bucket in a step: one number, or ``[P]`` where its parameters differ."""
         if step != self._step or not lane:  # once a step, in which all lanes begin
-            groups = [group for group in self._optimizer.param_groups if "lr" in group]
+            groups = [group for group in self.optimizer.param_groups if "lr" in group]
             self._rates = {id(p): float(group["lr"]) for group in groups for p in group["params"]}
             self._step = step
         members, flat = buckets.members[lane], buckets.flats[lane]

@@ -7,6 +7,8 @@ from enum import Enum
 from itertools import pairwise
 from math import inf
 
+from torch.optim import Optimizer
+
 from hf_decentral import averaging as methods
 from hf_decentral import topology as topologies
 from hf_decentral.averaging import Averaging
@@ -15,6 +17,7 @@ from hf_decentral.errors.averaging import (
     must_be_mutual,
     must_be_whole,
     must_repeat,
+    no_complex,
     too_many_in_flight,
     wrong_delay,
     wrong_order,
@@ -64,6 +67,31 @@ class Plan:
         """Local steps that an exchange travels for beyond what the order needs."""
         least = 1 if self.order is Order.AWC else 0
         return 0 if self.delay is None else self.delay - least
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What must be equal on all workers, in words."""
+        return (
+            ("the topology", f"{self.topology.name!r} with {self.topology.workers} workers"),
+            ("its rounds", str(hash(self.topology.rounds()))),
+            ("its hosts", str(self.topology.hosts)),
+            ("the order", repr(self.order.value)),
+            ("the averaging method", repr(self.averaging)),
+            ("bucket_mb", repr(self.bucket_mb)),
+            ("the delay", repr(self.delay)),
+        )
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """See that the method can work beside an optimizer.
+
+        Raises:
+            SettingsError: it cannot.
+        """
+        if self.method.check_optimizer is not None:
+            self.method.check_optimizer(optimizer)
+        params = (p for group in optimizer.param_groups for p in group["params"])
+        if self.method.real and any(p.is_complex() for p in params):
+            raise no_complex()
 
 
 def make_plan(

@@ -158,6 +158,8 @@ def _other_model(measured: Measured, figures: Figures, flag: str) -> Measured:
         parameter_bytes=size,
         local_seconds=ratio * work.local_seconds,
         combine_seconds=ratio * work.combine_seconds,
+        drag_seconds=ratio * work.drag_seconds,
+        reduce_seconds=ratio * work.reduce_seconds,
         codings=codings,
     )
     return replace(measured, work=longer, model="")

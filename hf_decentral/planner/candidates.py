@@ -123,7 +123,7 @@ def _add(
         if asked.topology:
             to.left_out[name] = _reason(error)
         return
-    key = same(topology)
+    key = (topology.name,) if asked.topology else same(topology)
     if key in seen:
         return
     seen.add(key)

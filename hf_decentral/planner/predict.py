@@ -16,7 +16,7 @@ PIECE = 4 * 2.0**20
 
 _HOUR = 3600.0
 # Up to so many workers so many steps: three periods of 2^k steps, so that candidates meet the same ones.
-_STEPS, _FEWEST = ((8, 96), (64, 48)), 24
+_STEPS, _FEWEST = ((8, 96), (32, 48)), 24
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ class DecentralizedArguments:
     )
     topology: str | None = option(
         "Who averages parameters with whom: aer, hierarchical, complete, one_peer_exponential, base_graph, "
-        "ring; or a schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or "
-        "allreduce, the Trainer's own. `hf-decentral topology show` tells what each sends."
+        "ring; or a schedule around such names, 'every(8, ring)' or 'then(complete, 500, aer)'; or auto, "
+        "chosen by what the first steps show; or allreduce, the Trainer's own. `hf-decentral topology show` "
+        "tells what each sends."
     )
     algorithm: str | None = option(
         "An algorithm of the literature, which says what is not given here: slowmo, diloco, sgp, oldsgd, d2, "
@@ -60,6 +61,9 @@ class DecentralizedArguments:
     comm_timeout: float | None = option("Longest wait for a neighbour, in seconds. Default: 600.")
     hosts: str | None = option("Workers of each host, as 4,4,2. Default: found.")
     bucket_mb: float | None = option("Megabytes of parameters that are exchanged as one. Default: 4.")
+    cluster: str | None = option(
+        "The file of `hf-decentral calibrate` by which --topology auto chooses. Default: by the first steps."
+    )
     save_workers: bool = option(
         "Whether a checkpoint holds each worker's replica, moments and random numbers beside the consensus, "
         "so that training resumes bit for bit; also with --save_only_model.",

@@ -123,6 +123,7 @@ class Saving:
             "version": 1,
             "workers": self._plugin.workers,
             "topology": self._plugin.topology,
+            "averaging": self._plugin.averaging,
             "token": self._token,
             "finite": fine,
             "files": {name: path.stat().st_size for name, path in zip(names, files, strict=True)},
@@ -252,9 +253,18 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
     manifest = read_manifest(folder)
     same = manifest["workers"] == plugin.workers
 
+    def read() -> dict[str, Any]:
+        found: dict[str, Any] = load_plain(folder / _file_of(manifest, plugin), map_location="cpu")
+        _fits(plugin, found)
+        return found
+
+    def refusal(problems: dict[int, str]) -> Exception:
+        return not_loaded(str(folder), problems)
+
+    state = agreed(plugin.gather, read, refusal)
+    plugin.resume(state["optimizers"], same)
+
     def put() -> None:
-        state = load_plain(folder / _file_of(manifest, plugin), map_location="cpu")
-        _fits(plugin, state)
         if same:
             snapshot.put_replica(plugin.accelerator, plugin.handles, state)
         else:
@@ -265,7 +275,7 @@ def load(plugin: DecentralizedPlugin, folder: Path, scheduler: Any) -> None:
         if scaler is not None and state["scaler"]:
             scaler.load_state_dict(state["scaler"])
 
-    agreed(plugin.gather, put, lambda problems: not_loaded(str(folder), problems))
+    agreed(plugin.gather, put, refusal)
     if plugin.accelerator.is_main_process:
         if not same:
             logger.warning(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hf_decentral.integrations.plugin import DecentralizedPlugin
+from hf_decentral.integrations.settings import NAMES
 
 ROWS, WIDTH = 64, 6
 
@@ -49,7 +50,7 @@ class Run:
     def __init__(
         self, topology: Any = "ring", *, lr: float = 0.01, name: str = "", seed: int = 0, **settings: Any
     ) -> None:
-        plugin_settings = {k: settings.pop(k) for k in ("order", "comm_timeout", "hosts") if k in settings}
+        plugin_settings = {k: settings.pop(k) for k in NAMES if k in settings}
         scaler = settings.pop("scaler", None)
         self.accelerator = accelerator(**settings)
         if scaler is not None:

@@ -105,6 +105,14 @@ def test_names_that_are_asked_for_are_compared_and_no_others():
     assert set(rows(coded)) == {("allreduce", "plain"), ("ring", "int8")}
 
 
+def test_of_two_workers_all_names_are_one_unless_they_are_asked_for():
+    names = ["complete", "ring", "one_peer_exponential", "base_graph(1)", "base_graph"]
+    found = plan(cluster(hosts=2), topologies=names, averagings=["plain", "int8"])
+    assert {row.topology for row in found.rows} == {"allreduce", *names} - {"base_graph(1)"}
+    assert {row.codec for row in found.rows if row.topology == "ring"} == {"plain", "int8"}
+    assert "ring" not in {row.topology for row in plan(cluster(hosts=2)).rows}
+
+
 def test_what_cannot_be_is_left_out_with_the_reason():
     found = plan(cluster(hosts=3), topologies=["hypercube", "ring"], averagings=["plain", "scalecom"])
     assert "power of two" in found.left_out["hypercube"]
