@@ -2,11 +2,11 @@
 
     python scripts/paper_times.py                # a table, in ten seconds
     python scripts/paper_times.py --markdown     # the same as Markdown, as docs/runtime_model.md has it
+    python scripts/paper_times.py --json times.json --png times.png
 
 Each published pair is a baseline and what replaces it. Per row one number that the paper does not give is
 chosen such that the baseline comes out as published; the other time is then predicted. What else had to be
-assumed stands in the row. The paper's tables tell hosts and workers; the model of three of the pairs, link
-rates (but for one pair) and compute times were not at hand.
+assumed stands in the row: of three pairs the model, of all but one the rate of links.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from hf_decentral import topology
+from hf_decentral.bench import pictures, report
 from hf_decentral.cluster.iteration import Method, step_seconds
 from hf_decentral.cluster.laws import Cluster
 from hf_decentral.cluster.measured import EVEN, Measured, Piece, Work
 from hf_decentral.planner.assumed import spread
 from hf_decentral.planner.payloads import COMBINE_PASSES, STEP_PASSES
-from hf_decentral.topology import Topology
 
 MS = 1e-3
 A100, A40, T4 = 1555e9, 696e9, 320e9
@@ -105,9 +106,7 @@ class Assumed:
     @property
     def words(self) -> str:
         """For the table."""
-        how = {"aer": "AER, one copy" if self.shards else "AER, one ring", "complete": "complete"}[
-            self.sparse
-        ]
+        how = self.sparse if self.sparse != "aer" else f"AER, one {'copy' if self.shards else 'ring'}"
         cv = "" if self.size is None else f", cv {self.cv:.0%}"
         rates = f"{self.link.removesuffix('gbit')} and {self.inside.removesuffix('gbit')} Gbit/s"
         return f"{self.model}; {rates}; {how}{cv}"
@@ -137,8 +136,10 @@ class Found(NamedTuple):
 CASES = (
     Assumed(GPT, "25gbit", NVLINK, 4 * GPT2, A100, "float32", pieces=gpt2_pieces()),
     Assumed(GPT, "25gbit", NVLINK, 2 * GPT2, A100, "16-bit", pieces=gpt2_pieces()),
+    Assumed(GPT, "100gbit", NVLINK, 2 * GPT2, A100, "16-bit", pieces=gpt2_pieces()),
     Assumed(GPT, "100gbit", NVLINK, 4 * GPT2, A100, "float32", pieces=gpt2_pieces()),
     Assumed(GPT, "200gbit", NVLINK, 4 * GPT2, A100, "float32", pieces=gpt2_pieces()),
+    Assumed(GPT, "400gbit", NVLINK, 4 * GPT2, A100, "float32", pieces=gpt2_pieces()),
     Assumed(AVERAGING, "25gbit", PCIE4, None, A40, "any size"),
     Assumed(AVERAGING, "25gbit", PCIE4, None, A40, "any size", shards=True),
     Assumed(AVERAGING, "200gbit", NVLINK, None, A100, "any size"),
@@ -177,24 +178,15 @@ def measured(assumed: Assumed, compute: float, size: float) -> Measured:
 
 def methods(assumed: Assumed) -> tuple[Method, Method]:
     """The baseline and what replaces it."""
-    pair = assumed.pair
-    workers, hosts = pair.hosts * pair.each, hosts_of(pair)
-    rounds = topology.build(assumed.sparse, workers, hosts)
-    if assumed.shards:
-        rounds = _by_shards(rounds, hosts)
-    everybody = topology.build("complete", workers)
-    if assumed.size is None:  # in one piece
-        whole = math.inf
-        return Method(everybody, bucket_bytes=whole, behind=True), Method(
-            rounds, bucket_bytes=whole, behind=True
-        )
+    pair, hosts = assumed.pair, hosts_of(assumed.pair)
+    rounds = topology.build(assumed.sparse, len(hosts), hosts)
+    if assumed.shards:  # two hosts that average with each other send one copy, as NCCL's trees do
+        rounds = replace(rounds, hosts=hosts)
+    piece = math.inf if assumed.size is None else assumed.size / _PIECES
     baseline = Method(rounds) if pair is GRADIENTS else Method()
-    return baseline, Method(rounds, bucket_bytes=assumed.size / _PIECES, behind=True)
-
-
-def _by_shards(rounds: Topology, hosts: tuple[int, ...]) -> Topology:
-    """Two hosts that average with each other send one copy, as NCCL's trees do among two hosts."""
-    return replace(rounds, hosts=hosts)
+    if pair is AVERAGING:
+        baseline = Method(topology.build("complete", len(hosts)), bucket_bytes=piece, behind=True)
+    return baseline, Method(rounds, bucket_bytes=piece, behind=True)
 
 
 def predicted(assumed: Assumed) -> Found:
@@ -223,61 +215,84 @@ def _where(growing: Callable[[float], float], target: float, least: float, most:
     return math.sqrt(least * most)
 
 
-COLUMNS = (
-    "pair",
-    "assumed",
-    "chosen",
-    "baseline, ms",
-    "published, ms",
-    "model, ms",
-    "error",
-    "gain",
-    "model's",
-)
+WORDS = ("pair", "assumed", "chosen")
+NUMBERS = ("baseline, ms", "published, ms", "model, ms", "error", "gain", "model's")
 
 
 def row(found: Found) -> tuple[str, ...]:
-    """The cells of :data:`COLUMNS`."""
+    """The cells of :data:`WORDS` and :data:`NUMBERS`."""
     pair = found.assumed.pair
-    shown = (pair.what, found.assumed.words)
     published = f"{pair.baseline / MS:.2f}", f"{pair.other / MS:.2f}"
-    gain = f"{1 - pair.other / pair.baseline:.1%}"
-    if not found.free:
-        told = f"none: {found.baseline / MS:.0f} ms without computing"
-        return (*shown, told, *published, "", "", gain, "")
-    predicted_gain = f"{1 - found.other / pair.baseline:.1%}"
-    return (
-        *shown,
-        found.free,
-        *published,
-        f"{found.other / MS:.2f}",
-        f"{found.error:+.1%}",
-        gain,
-        predicted_gain,
-    )
+    told = found.free or f"none: {found.baseline / MS:.0f} ms without computing"
+    model = error = gain = ""
+    if found.free:
+        model, error = f"{found.other / MS:.2f}", f"{found.error:+.1%}"
+        gain = f"{1 - found.other / pair.baseline:.1%}"
+    gained = f"{1 - pair.other / pair.baseline:.1%}"
+    return pair.what, found.assumed.words, told, *published, model, error, gained, gain
 
 
-def markdown(rows: list[tuple[str, ...]]) -> str:
-    """A table for a page."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def table(rows: list[tuple[str, ...]]) -> Table:
+    """A table for people."""
+    made = Table(*WORDS)
+    for heading in NUMBERS:
+        made.add_column(heading, justify="right")
+    for cells in rows:
+        made.add_row(*cells)
+    return made
+
+
+def entry(found: Found) -> dict[str, Any]:
+    """A row for programs, times in seconds; None where no number gives the baseline."""
+    pair = found.assumed.pair
+    return {
+        "pair": pair.what,
+        "assumed": found.assumed.words,
+        "chosen": found.free or None,
+        "baseline_seconds": pair.baseline,
+        "published_seconds": pair.other,
+        "model_seconds": found.other if found.free else None,
+        "error": found.error if found.free else None,
+    }
+
+
+def draw(found: list[Found], path: Path) -> None:
+    """Gains over the baseline, published and predicted."""
+    told = [each for each in found if each.free]
+    figure = pictures.figure(9, 0.35 * len(told) + 0.8)
+    axes, places = figure.subplots(), range(len(told))
+    published = [100 * (1 - each.assumed.pair.other / each.assumed.pair.baseline) for each in told]
+    model = [100 * (1 - each.other / each.assumed.pair.baseline) for each in told]
+    axes.plot(published, places, "k|", label="published", markersize=12)
+    axes.plot(model, places, "o", label="model", fillstyle="none")
+    names = [f"{each.assumed.pair.what.partition(',')[0]}: {each.assumed.words}" for each in told]
+    axes.set_yticks(places, names, fontsize=7)
+    axes.invert_yaxis()
+    axes.set(xlabel="% of the baseline's time that is gained", xlim=(0, 100))
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend()
+    pictures.save(figure, path)
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Print the table, and write what is asked for."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the gains there")
     told = parser.parse_args()
-    rows = [row(predicted(each)) for each in CASES]
+    found = [predicted(each) for each in CASES]
+    rows = [row(each) for each in found]
+    if told.json:
+        report.write_json(told.json, {"rows": [entry(each) for each in found]})
+    if told.png:
+        draw(found, told.png)
     if told.markdown:
-        print(markdown(rows))
-        return
-    table = Table(*COLUMNS)
-    for cells in rows:
-        table.add_row(*cells)
-    Console().print(table)
+        for cells in ((*WORDS, *NUMBERS), ("---",) * len(rows[0]), *rows):
+            print(f"| {' | '.join(cells)} |")
+    else:
+        Console().print(table(rows))
 
 
 if __name__ == "__main__":

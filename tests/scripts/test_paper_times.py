@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "paper_times.py"
@@ -80,19 +82,36 @@ def test_one_copy_between_two_hosts_is_less_than_a_ring(script: ModuleType):
     assert times[1] < times[0]
 
 
-def test_the_page_has_this_table():
-    """To the last digit but one: a generator of random numbers may round otherwise."""
-    told = subprocess.run(
-        [sys.executable, str(SCRIPT), "--markdown"],
+def test_only_a_fast_link_explains_the_gain_of_gpt2(script: ModuleType):
+    """The slower the link, the more of the step is wire, and the more AER is expected to gain."""
+    links = ("100gbit", "200gbit", "400gbit")
+    cases = [case(script, script.GPT, link, size=4 * script.GPT2) for link in links]
+    gains = [1 - script.predicted(each).other / script.GPT.baseline for each in cases]
+    published = 1 - script.GPT.other / script.GPT.baseline
+    assert gains[0] > gains[1] > published > gains[2] > 0
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What the script prints as Markdown, and the folder of its file."""
+    folder = tmp_path_factory.mktemp("times")
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), "--markdown", "--json", str(folder / "times.json")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert told.returncode == 0, told.stderr
-    page = PAGE.read_text(encoding="utf-8").splitlines()
-    begin = page.index(told.stdout.splitlines()[0])
-    for ours, theirs in zip(told.stdout.splitlines(), page[begin:], strict=False):
+    assert run.returncode == 0, run.stderr
+    return run.stdout, folder
+
+
+def test_the_page_has_this_table(told: tuple[str, Path]):
+    """To the last digit but one: a generator of random numbers may round otherwise."""
+    printed, page = told[0].splitlines(), PAGE.read_text(encoding="utf-8").splitlines()
+    begin = page.index(printed[0])
+    assert page[begin + len(printed)] == ""  # and no row more
+    for ours, theirs in zip(printed, page[begin:], strict=False):
         for cell, shown in zip(ours.split("|"), theirs.split("|"), strict=True):
             try:
                 assert float(cell.strip(" %")) == pytest.approx(float(shown.strip(" %")), abs=0.11)
@@ -100,6 +119,34 @@ def test_the_page_has_this_table():
                 assert cell.split(":")[0].lstrip(" 0123456789.") == shown.split(":")[0].lstrip(" 0123456789.")
 
 
-def test_it_prints_a_table():
-    told = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, timeout=60)
-    assert told.returncode == 0 and "--markdown" in told.stdout
+def test_the_file_has_what_the_table_has(script: ModuleType, told: tuple[str, Path]):
+    rows = json.loads((told[1] / "times.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["assumed"] for row in rows] == [each.words for each in script.CASES]
+    for row, line in zip(rows, told[0].splitlines()[2:], strict=True):
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        assert cells[:2] == [row["pair"], row["assumed"]]
+        assert float(cells[4]) == pytest.approx(1e3 * row["published_seconds"], abs=0.006)
+        if row["chosen"] is None:
+            assert row["model_seconds"] is None and row["error"] is None and cells[5:7] == ["", ""]
+        else:
+            assert float(cells[5]) == pytest.approx(1e3 * row["model_seconds"], abs=0.006)
+            assert row["error"] == pytest.approx(row["model_seconds"] / row["published_seconds"] - 1)
+
+
+def test_the_gains_are_drawn(script: ModuleType, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    unknown = case(script, script.GPT, "25gbit", size=4 * script.GPT2)
+    known = case(script, script.AVERAGING, "25gbit", shards=False)
+    script.draw([script.predicted(each) for each in (unknown, known)], tmp_path / "gains.png")
+    assert (tmp_path / "gains.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_people_get_a_table(script: ModuleType):
+    """A row that nothing explains, and one that is predicted."""
+    found = [script.predicted(each) for each in script.CASES if each.pair is script.AVERAGING]
+    found.append(script.predicted(case(script, script.GPT, "25gbit", size=4 * script.GPT2)))
+    with (console := Console(width=250)).capture() as printed:
+        console.print(script.table([script.row(each) for each in found]))
+    lines = [line for line in printed.get().splitlines() if "Gbit/s" in line]
+    assert len(lines) == len(found) and "none: 314 ms" in lines[-1]
+    assert all(f"{each.error:+.1%}" in line for each, line in zip(found[:-1], lines, strict=False))
