@@ -10,12 +10,11 @@ WARMUP_STEPS = 3
 FEWEST_STEPS, MOST_STEPS = 10, 400
 
 
-def enough(step_seconds: float, seconds: float, device: torch.device) -> int:
-    """The number of steps that the slowest worker takes in some time, within bounds. Collective.
+def slowest_seconds(step_seconds: float, device: torch.device) -> float:
+    """What a step of the slowest worker takes. Collective.
 
     Args:
-        step_seconds: what a step of this worker takes.
-        seconds: the time.
+        step_seconds: what a step of this worker takes; infinite where it has timed none.
         device: where it computes.
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
@@ -23,5 +22,10 @@ def enough(step_seconds: float, seconds: float, device: torch.device) -> int:
         if "nccl" in dist.get_backend():
             slowest = slowest.to(device)
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        step_seconds = float(slowest)
+        return float(slowest)
+    return step_seconds
+
+
+def enough(step_seconds: float, seconds: float) -> int:
+    """The number of steps that fit into some time, within bounds."""
     return int(min(max(seconds / max(step_seconds, 1e-9), FEWEST_STEPS), MOST_STEPS))

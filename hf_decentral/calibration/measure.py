@@ -14,7 +14,7 @@ import torch.distributed as dist
 from hf_decentral.bench.measure import Trainee
 from hf_decentral.bench.variants import read
 from hf_decentral.bench.world import STARTED, World, here, join
-from hf_decentral.calibration.count import WARMUP_STEPS, enough
+from hf_decentral.calibration.count import FEWEST_STEPS, WARMUP_STEPS, enough, slowest_seconds
 from hf_decentral.calibration.progress import Progress
 from hf_decentral.calibration.rest import rest
 from hf_decentral.calibration.script import Watched, watch
@@ -25,6 +25,7 @@ from hf_decentral.cluster.handling import Handling, handling
 from hf_decentral.cluster.measured import Measured
 from hf_decentral.cluster.probe import naming, probe
 from hf_decentral.cluster.stopwatch import Steps, Stopwatch
+from hf_decentral.errors.calibration import mostly_evaluating
 from hf_decentral.integrations import hosts as host_lists
 from hf_decentral.integrations import settings as run_settings
 from hf_decentral.transport.hosts import Place, numbered, place
@@ -95,7 +96,7 @@ def _trained(settings: Settings, world: World, progress: Progress) -> Watched:
         trainee.step(number)
     records = watch.records
     own = sum(each.compute_seconds + each.local_seconds for each in records) / len(records)
-    count = enough(own, STEPS_SHARE * settings.seconds, world.device)
+    count = enough(slowest_seconds(own, world.device), STEPS_SHARE * settings.seconds)
     progress.skip()
     watch.clear()
     for number in range(count + 1):  # the first one has no beginning
@@ -109,6 +110,7 @@ def _all(settings: Settings, watched: Watched, what: str, load: Load, progress: 
     """The links and the codes, and then everything together."""
     workers = dist.get_world_size() if dist.is_initialized() else 1
     places: list[Place] = _gather(place(), workers)
+    _check_timed(watched.steps, workers)
     size = watched.steps.parameter_bytes
     probed = probe(
         _hosts(places), largest_bytes=size, seconds=LINKS_SHARE * settings.seconds, progress=progress
@@ -133,15 +135,24 @@ def _all(settings: Settings, watched: Watched, what: str, load: Load, progress: 
     return Outcome(measured, disturbances(steps, probed, measured, [each.load for each in own]))
 
 
+def _check_timed(steps: Steps, workers: int) -> None:
+    """See on every worker that all have timed enough steps."""
+    counts: list[int] = _gather(len(steps.compute_seconds), workers)
+    lacking = [worker for worker, timed in enumerate(counts) if timed < FEWEST_STEPS]
+    if lacking:
+        raise mostly_evaluating(lacking, FEWEST_STEPS)
+
+
 def _with_rest(
     found: Outcome, settings: Settings, world: World, progress: Progress, trains: bool = False
 ) -> Outcome:
     """The same with what real steps take longer: those of the workload, or of a model in the place of the
-    script that is over, which sleeps for as long and has as much to send."""
+    script that is over, which sleeps for as long as this worker computes and has as much to send."""
     workload, measured = settings.benchmark(), found.measured
     if not trains:
         numbers = measured.work.parameter_bytes / 1e6
-        workload = replace(workload, emulate_ms=1e3 * measured.cluster.law.mean, emulate_mb=numbers)
+        seconds = measured.cluster.law.mean * measured.cluster.slow.get(world.worker, 1.0)
+        workload = replace(workload, emulate_ms=1e3 * seconds, emulate_mb=numbers)
     return replace(found, measured=rest(measured, workload, world, REST_SHARE * settings.seconds, progress))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +13,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from hf_decentral.calibration.count import FEWEST_STEPS, WARMUP_STEPS, enough
+from hf_decentral.calibration.count import FEWEST_STEPS, WARMUP_STEPS, enough, slowest_seconds
 from hf_decentral.calibration.progress import Progress
 from hf_decentral.calibration.silence import Silence
 from hf_decentral.cluster.stopwatch import Steps, Stopwatch
 from hf_decentral.errors.calibration import too_few_steps
 from hf_decentral.errors.peers import not_initialized
 from hf_decentral.run import run_module, run_script
+
+_MOST_TRIES = 20  # to find a first step in which the model was not evaluated
 
 
 class Enough(BaseException):
@@ -46,7 +49,7 @@ class _Watcher:
     def __init__(self, silence: Silence, seconds: float, progress: Progress) -> None:
         self._silence, self._seconds, self._progress = silence, seconds, progress
         self._optimizer: Optimizer | None = None
-        self._size = 0
+        self._size = self._tries = 0
         self._wanted: int | None = None  # steps to time; None until the workers have agreed
         self.watch: Stopwatch | None = None
         self.device = torch.device("cpu")
@@ -56,18 +59,31 @@ class _Watcher:
         self._silence.training = True
         if optimizer is not self._optimizer:
             self._look(optimizer)
-        if self.watch is None or optimizer is not self._optimizer:
+        if self.watch is None:
             return
-        taken = self.watch.taken
-        if self._wanted is None and taken >= WARMUP_STEPS:
-            records = self.watch.records[1:]
-            own = sum(each.compute_seconds + each.local_seconds for each in records) / len(records)
-            self._wanted = enough(own, self._seconds, self.device)
+        if optimizer is self._optimizer:
+            self._count(self.watch)
+        self.watch.before(optimizer, args, kwargs)
+
+    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Called after any optimizer's step."""
+        if self.watch is not None:
+            self.watch.after(optimizer, args, kwargs)
+
+    def _count(self, watch: Stopwatch) -> None:
+        """Agree after the first steps how many to time, and end with the last of those."""
+        if self._wanted is None and watch.taken >= WARMUP_STEPS:
+            slowest = slowest_seconds(_usual(watch), self.device)
+            self._tries += 1
+            if math.isinf(slowest) and self._tries < _MOST_TRIES:
+                watch.clear()
+                return
+            self._wanted = enough(slowest, self._seconds)
             self._progress.skip()
-            self.watch.clear()
+            watch.clear()
         elif self._wanted is not None:
             self._progress("steps")
-            if taken > self._wanted:  # the first one has no beginning
+            if watch.taken > self._wanted:  # the first one has no beginning
                 raise Enough
 
     def _look(self, optimizer: Optimizer) -> None:
@@ -83,7 +99,13 @@ class _Watcher:
             raise not_initialized(world)
         self._optimizer, self._size, self._wanted = optimizer, size, None
         self.device = params[0].device
-        self.watch = Stopwatch(optimizer, self._silence.model_of(optimizer))
+        self.watch = Stopwatch(optimizer, self._silence.model_of(optimizer), hooked=False)
+
+
+def _usual(watch: Stopwatch) -> float:
+    """Seconds of a step; infinite where the model was evaluated in all of them."""
+    times = [each.compute_seconds + each.local_seconds for each in watch.records[1:]]
+    return sum(times) / len(times) if times else math.inf
 
 
 def watch(words: Sequence[str], seconds: float, progress: Progress) -> Watched:
@@ -100,7 +122,10 @@ def watch(words: Sequence[str], seconds: float, progress: Progress) -> Watched:
     silence = Silence()
     watcher = _Watcher(silence, seconds, progress)
     with silence.kept():
-        hook = register_optimizer_step_pre_hook(watcher.before)
+        hooks = (
+            register_optimizer_step_pre_hook(watcher.before),
+            register_optimizer_step_post_hook(watcher.after),
+        )
         ended = False
         try:
             _run(words)
@@ -108,7 +133,8 @@ def watch(words: Sequence[str], seconds: float, progress: Progress) -> Watched:
         except Enough as stop:
             stop.__traceback__ = None  # it holds what the script held
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
             if watcher.watch is not None:
                 watcher.watch.remove()
     if ended or watcher.watch is None:

@@ -52,6 +52,7 @@ class Silence:
             self._without_rounds(stack)
             self._elsewhere(stack, folder)
             self._without_saving(stack)
+            self._without_ending(stack)
             yield self
 
     def _without_wrapping(self, stack: ExitStack) -> None:
@@ -126,14 +127,22 @@ class Silence:
             for name in names:
                 stack.enter_context(_instead(owner, name, self._unless_training(name, getattr(owner, name))))
 
+    def _without_ending(self, stack: ExitStack) -> None:
+        """A script that is stopped may tidy up, in a ``finally``: its workers are still needed together."""
+        accelerator, distributed = import_module("accelerate").Accelerator, import_module("torch.distributed")
+        for owner, name in ((accelerator, "end_training"), (distributed, "destroy_process_group")):
+            stack.enter_context(_instead(owner, name, self._unless_training(name, getattr(owner, name))))
+        # No tracker is started: what it is told, and its end, go nowhere.
+        stack.enter_context(_instead(accelerator, "init_trackers", lambda own, *args, **kwargs: None))
+
     def _unless_training(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def save(*args: Any, **kwargs: Any) -> Any:
+        def act(*args: Any, **kwargs: Any) -> Any:
             if self.training:
-                logger.info("calibrate: %s() was called and wrote nothing", name)
+                logger.info("calibrate: %s() was called and did nothing", name)
                 return None
             return original(*args, **kwargs)
 
-        return save
+        return act
 
     def model_of(self, optimizer: torch.optim.Optimizer) -> nn.Module | None:
         """The prepared model that holds most of the parameters of an optimizer; None: it holds none."""

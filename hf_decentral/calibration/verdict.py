@@ -77,7 +77,7 @@ def disturbances(
 
 def odd_hosts(line: Line) -> dict[int, float]:
     """Hosts that are much slower than the others, and their share of the others' rate."""
-    middle = median(line.rates)
+    middle = median([each for each in line.rates if each > 0] or [0.0])  # 0: it has no such link
     return {host: each / middle for host, each in enumerate(line.rates) if 0 < each < ODD_RATE * middle}
 
 

@@ -131,7 +131,7 @@ class _Probe:
         crowding = self._crowding(across or within, self._seconds * 0.1)
         if half:
             across, within = _one_direction(across), _one_direction(within)
-        backend = str(dist.get_backend())
+        backend = "nccl" if self._wire.nccl else "gloo"
         found = Probed(self._hosts, across, within, half, crowding=crowding, backend=backend)
         rows = self._all_reduces(self._seconds * 0.3)
         return replace(found, collective=collective(found.cluster, len(self._hosts), rows), reduced=rows)

@@ -83,12 +83,14 @@ class Stopwatch:
     Args:
         optimizer: a torch optimizer, decentralized or not; under a wrapper, the one inside.
         model: the model whose forward pass is timed.
+        hooked: it learns of the optimizer's steps by hooks of its own. Without, who has made it calls
+            :meth:`before` and :meth:`after`: needed inside such a hook, where torch takes no other.
 
     Attributes:
         taken: steps that have ended since it was made or cleared, those included that are in no record.
     """
 
-    def __init__(self, optimizer: Optimizer, model: nn.Module | None = None) -> None:
+    def __init__(self, optimizer: Optimizer, model: nn.Module | None = None, hooked: bool = True) -> None:
         self._optimizer = optimizer
         params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         self._bytes = [p.numel() * p.element_size() for p in params]
@@ -102,11 +104,13 @@ class Stopwatch:
         self._depth = 0
         self._spoilt = False
         self.taken = 0
-        # Global hooks: those before a step run before the optimizer's own, those after it run after them.
-        self._hooks: list[Any] = [
-            register_optimizer_step_pre_hook(self._before),
-            register_optimizer_step_post_hook(self._after),
-        ]
+        self._hooks: list[Any] = []
+        if hooked:
+            # Global hooks: those before a step run before the optimizer's own, those after it run after them.
+            self._hooks += [
+                register_optimizer_step_pre_hook(self.before),
+                register_optimizer_step_post_hook(self.after),
+            ]
         for k, p in enumerate(params):
             self._hooks.append(p.register_post_accumulate_grad_hook(partial(self._arrived, k)))
         if model is not None:
@@ -148,14 +152,16 @@ class Stopwatch:
         self._depth = 0
         self._ready[k] = self._timer.mark()
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Called before any optimizer's step."""
         if optimizer is not self._optimizer:
             return
         self._depth += 1
         if self._depth == 1:  # else the step of a class that calls that of the one above it
             self._began = self._timer.mark()
 
-    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Called after any optimizer's step."""
         if optimizer is not self._optimizer:
             return
         self._depth -= 1

@@ -31,6 +31,18 @@ def too_few_steps(script: str, steps: int, needed: int) -> LaunchError:
     )
 
 
+def mostly_evaluating(workers: Sequence[int], needed: int) -> LaunchError:
+    """The model was evaluated in so many steps that hardly any could be timed."""
+    return LaunchError(
+        sentence(
+            f"the script evaluated its model in so many of its first steps that fewer than {needed} could be "
+            f"timed on worker{'s' * (len(workers) > 1)} {', '.join(map(str, workers))}",
+            f"{needed} steps without an evaluation are needed",
+            "let it evaluate every hundred steps or not at all while it is measured",
+        )
+    )
+
+
 def no_such_folder(path: str, folder: str) -> SettingsError:
     """The folder of the result is not there."""
     return SettingsError(

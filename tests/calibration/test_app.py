@@ -107,6 +107,28 @@ def test_a_plain_loop_saves_nothing_once_it_trains(tmp_path: Path):
     assert list(output.iterdir()) == []
 
 
+@pytest.mark.parametrize("evaluated", [0, 5])
+def test_a_loop_that_tidies_up_when_it_is_stopped(tmp_path: Path, evaluated: int):
+    output = tmp_path / "out"
+    output.mkdir()
+    script = [str(EXAMPLES / "tidy_loop.py"), str(output), "1000000", str(evaluated)]
+    found, told = calibrated(torchrun(2), tmp_path / "cluster.json", "--seconds", "3", "--", *script)
+    # Its workers are still a group when the links are measured, and no tracker wrote anything.
+    assert found.workers == 2 and "links inside hosts" in told and found.about["backend"] == "gloo"
+    assert found.work.drag_seconds >= 0 and list(output.iterdir()) == []
+
+
+def test_a_script_that_evaluates_in_every_step(tmp_path: Path):
+    script = [str(EXAMPLES / "tidy_loop.py"), str(tmp_path), "1000000", "1000000"]
+    file = tmp_path / "cluster.json"
+    done = subprocess.run(
+        [*torchrun(2), *VERB, "--out", str(file), "--", *script],
+        capture_output=True, text=True, env=environment(), timeout=200,
+    )  # fmt: skip
+    assert done.returncode != 0 and not file.exists()
+    assert "fewer than 10 could be timed on workers 0, 1" in " ".join(done.stderr.split())
+
+
 def test_a_script_that_ends_too_early(tmp_path: Path):
     output = tmp_path / "out"
     output.mkdir()

@@ -59,7 +59,14 @@ def test_a_link_that_takes_next_to_no_time_may_be_unsteady():
 
 @pytest.mark.parametrize(
     ("rates", "odd"),
-    [((2e8, 2e8), {}), ((2e8, 1.7e8, 2e8), {}), ((2e8, 1e8, 2e8), {1: 0.5}), ((0.0, 2e8, 2e8), {})],
+    [
+        ((2e8, 2e8), {}),
+        ((2e8, 1.7e8, 2e8), {}),
+        ((2e8, 1e8, 2e8), {1: 0.5}),
+        ((0.0, 2e8, 2e8), {}),
+        ((0.0, 0.0, 2e8), {}),
+        ((0.0, 0.0, 2e8, 2e8, 1e8), {4: 0.5}),
+    ],
 )
 def test_odd_hosts(rates: tuple[float, ...], odd: dict[int, float]):
     assert odd_hosts(link(0.0, rates)) == odd
