@@ -43,6 +43,8 @@ class Arguments:
     only: list[int] | None = field(default=None, metadata={"help": "numbers of the list, from 0"})
     blocks: int = field(default=3, metadata={"help": "blocks of each variant; they alternate"})
     steps: int = field(default=12, metadata={"help": "counted steps of a block"})
+    seconds: float = field(default=40.0, metadata={"help": "how long each cluster is calibrated"})
+    force: bool = field(default=False, metadata={"help": "take calibrations too that would be refused"})
     show: bool = field(default=False, metadata={"help": "measure nothing"})
 
 
@@ -95,12 +97,18 @@ def predictions(cluster: Path, variants: Sequence[str]) -> dict[str, float]:
 
 
 def measure(case: dict[str, Any], folder: Path, arguments: Arguments) -> None:
-    """Calibrate and benchmark one cluster; both files are whole or absent."""
+    """Calibrate and benchmark one cluster; both files are whole or absent.
+
+    Raises:
+        CalledProcessError: one of them failed, or refused.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     flags = [word for name, value in case.items() for word in (f"--{name}", str(value))]
     variants = [*VARIANTS, *(BETWEEN_HOSTS if case["workers_per_host"] > 1 else ())]
     bench = ["--variants", ",".join(["none", *variants]), "--blocks", str(arguments.blocks)]
-    _run(["calibrate", *flags, "--out", str(folder / "cluster.json")], folder / "calibrate.txt")
+    out = ["--seconds", str(arguments.seconds), "--out", str(folder / "cluster.json")]
+    forced = ["--force"] if arguments.force else []
+    _run(["calibrate", *flags, *out, *forced], folder / "calibrate.txt")
     _run(
         ["bench", *flags, *bench, "--steps", str(arguments.steps), "--json", str(folder / "bench.json")],
         folder / "bench.txt",
@@ -153,7 +161,7 @@ def show(found: dict[str, list[Compared]], path: Path) -> None:
         "clusters": len(found),
     }
     print(
-        f"{len(errors)} cases on {len(found)} clusters: median error {summary['median_error']:.1%}, worst "
+        f"{len(errors)} times on {len(found)} clusters: median error {summary['median_error']:.1%}, worst "
         f"{summary['worst_error']:.1%}; the {BEST} best in their order on {right} of {len(found)}"
     )
     for cluster, compared in found.items():
@@ -185,15 +193,23 @@ def main() -> None:
     """Measure what is missing, and tell what was found."""
     arguments: Arguments = HfArgumentParser(Arguments, description=__doc__).parse_args_into_dataclasses()[0]
     cases = yaml.safe_load(Path(arguments.plan).read_text(encoding="utf-8"))
-    chosen = [cases[number] for number in arguments.only or range(len(cases))]
+    numbers = range(len(cases)) if arguments.only is None else arguments.only
+    if wrong := [number for number in numbers if not 0 <= number < len(cases)]:
+        sys.exit(f"--only {wrong}: {arguments.plan} has clusters 0 to {len(cases) - 1}")
+    chosen = [cases[number] for number in numbers]
     folder = Path(arguments.output_dir)
+    failed = []
     for case in tqdm(chosen, desc="clusters", disable=arguments.show):
         if not arguments.show and not (folder / name_of(case) / "bench.json").exists():
-            measure(case, folder / name_of(case), arguments)
+            try:
+                measure(case, folder / name_of(case), arguments)
+            except subprocess.CalledProcessError as error:
+                failed.append(f"{name_of(case)}: {error.cmd[3]} failed, see its log beside")
     there = {name_of(case): folder / name_of(case) for case in chosen}
     found = {name: compare(where) for name, where in there.items() if (where / "bench.json").exists()}
     if found:
         show(found, folder)
+    sys.exit("\n".join(failed) or None)
 
 
 if __name__ == "__main__":
